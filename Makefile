@@ -1,0 +1,36 @@
+# Every target needs only git, python3, make and a package registry.
+export ORT_DISABLE_TELEMETRY = 1
+VENV := .venv
+PY := $(VENV)/bin/python
+SCRIBE := $(VENV)/bin/streamscribe
+STAMP := $(VENV)/.installed
+
+.PHONY: help install demo serve test check clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml constraints-cpu.txt
+	python3 -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt -e '.[dev]'
+	touch $(STAMP)
+
+install: $(STAMP)  ## create .venv and install everything
+
+demo: $(STAMP)  ## captions of a bundled recording, live, through the whole fleet
+	$(SCRIBE) demo
+
+serve: $(STAMP)  ## gateway and workers on http://127.0.0.1:8080 until Ctrl-C
+	$(SCRIBE) serve
+
+test: $(STAMP)  ## every test
+	$(PY) -m pytest
+
+check: $(STAMP)  ## lint, format, types, fast tests
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest -m 'not slow'
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,0 +1,54 @@
+"""Every error StreamScribe raises on purpose.
+
+ScribeError
+├── BadInput          the client's fault: told to that client, never retried
+├── Overloaded        nobody's fault: the client may try again later
+├── Misconfigured     the operator's fault: the message says what to change
+├── RedisUnavailable  the infrastructure's fault: reconnect with backoff
+├── Stale             nobody's fault: the fence refused a late commit; drop the result and count it
+└── StageFailed       our fault: another worker tries again, a limited number of times
+"""
+
+from typing import ClassVar, Literal
+
+Blame = Literal["client", "operator", "infrastructure", "us", "nobody"]
+
+
+class ScribeError(Exception):
+    """Base of the tree. `code` is stable and goes over the wire; the message is for people."""
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+    blame: ClassVar[Blame] = "us"
+
+
+class BadInput(ScribeError):
+    code = "bad_input"
+    blame = "client"
+
+
+class Overloaded(ScribeError):
+    code = "overloaded"
+    retryable = True
+    blame = "nobody"
+
+
+class Misconfigured(ScribeError):
+    code = "misconfigured"
+    blame = "operator"
+
+
+class RedisUnavailable(ScribeError):
+    code = "redis_unavailable"
+    retryable = True
+    blame = "infrastructure"
+
+
+class Stale(ScribeError):
+    code = "stale"
+    blame = "nobody"
+
+
+class StageFailed(ScribeError):
+    code = "stage_failed"
+    retryable = True

@@ -1,0 +1,93 @@
+"""The native WebSocket protocol's messages, and the options of a session.
+
+Client to server: binary frames are audio; text frames are one of `Configure` (first, optional), `Flush`,
+`EndOfAudio`, `Ping`. Server to client: `Ready`, transcript events (shared/events.py), `Pong`. The JSON schema
+in docs/protocol.schema.json is generated from these models.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from shared.events import TranscriptEvent
+
+Encoding = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
+RingPolicy = Literal["block", "drop_oldest"]
+
+
+class SessionOptions(BaseModel):
+    """What a client may choose, in the query string or in its first message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sample_rate: int = Field(default=16_000, ge=8_000, le=48_000, description="Hz of the audio sent")
+    encoding: Encoding = "pcm_s16le"
+    channels: int = Field(default=1, ge=1, le=8, description="interleaved; mixed down to one")
+    language: Literal["en"] = Field(default="en", description="the default engine speaks English")
+    partials: bool = Field(default=True, description="send partial events, not only finals")
+    endpointing_ms: int = Field(default=500, ge=200, le=3_000, description="silence that ends an utterance")
+    chunk_ms: int = Field(default=320, ge=80, le=1_000, description="audio handed to the workers at a time")
+    when_full: RingPolicy = Field(
+        default="block",
+        description="when the fleet falls behind: stop reading the socket, or drop the oldest audio and send a gap event",
+    )
+    denoise: bool = Field(default=False, description="noise reduction before recognition")
+
+
+class Configure(SessionOptions):
+    type: Literal["configure"] = "configure"
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Flush(_Message):
+    """Decode everything sent so far now; answered by a `flushed` event with the same id."""
+
+    type: Literal["flush"] = "flush"
+    id: str = Field(default="", max_length=64)
+
+
+class EndOfAudio(_Message):
+    """No more audio: the rest is decoded, the `end` event sent, the socket closed with 1000."""
+
+    type: Literal["end"] = "end"
+
+
+class Ping(_Message):
+    type: Literal["ping"] = "ping"
+    id: str = Field(default="", max_length=64)
+
+
+ClientMessage = Annotated[Configure | Flush | EndOfAudio | Ping, Field(discriminator="type")]
+CLIENT_ADAPTER: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)
+
+
+class Ready(_Message):
+    """First message of the server: audio may be sent now (it may also have been sent before)."""
+
+    type: Literal["ready"] = "ready"
+    session: str = Field(description="names the transcript channel and the events stream")
+    resume_token: str = Field(description="secret: proves that a reconnecting client owns the session")
+    chunk_ms: int
+    sample_rate: int
+    encoding: Encoding
+
+
+class Pong(_Message):
+    type: Literal["pong"] = "pong"
+    id: str = ""
+
+
+class Problem(_Message):
+    """Told to a client before its session exists, or when its own messages are wrong."""
+
+    type: Literal["problem"] = "problem"
+    code: str
+    message: str
+    retryable: bool = False
+
+
+ServerMessage = Annotated[Ready | Pong | Problem | TranscriptEvent, Field(discriminator="type")]
+SERVER_ADAPTER: TypeAdapter[ServerMessage] = TypeAdapter(ServerMessage)

@@ -1,0 +1,56 @@
+"""Configuration. This module is the only reader of environment variables (prefix `SCRIBE_`)."""
+
+import os
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# onnxruntime 1.29 and later send telemetry by default; set before anything imports it.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+class RedisSettings(BaseSettings):
+    """SCRIBE_REDIS_URL, SCRIBE_REDIS_PREFIX, …"""
+
+    model_config = SettingsConfigDict(env_prefix="SCRIBE_REDIS_", frozen=True)
+
+    url: str = Field(default="", description="redis://, rediss:// or unix://; empty: start an embedded server")
+    prefix: str = Field(default="scribe", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="of every key and channel")
+    partitions: int = Field(default=16, description="power of two, fixed when a deployment is created")
+    session_ttl_s: int = Field(default=3600, ge=1, description="how long a silent session's keys live")
+    data_dir: Path | None = Field(default=None, description="where the embedded server keeps its AOF; none: memory only")
+
+
+class GatewaySettings(BaseSettings):
+    """SCRIBE_GATEWAY_HOST, SCRIBE_GATEWAY_PORT, …"""
+
+    model_config = SettingsConfigDict(env_prefix="SCRIBE_GATEWAY_", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    backlog_chunks: int = Field(default=10, ge=1, description="undecoded chunks of a session before it is held back")
+    ring_s: float = Field(default=10.0, gt=0, description="audio a connection's ring buffer holds")
+    frame_bytes: int = Field(default=1 << 20, description="largest WebSocket message taken")
+    drain_s: float = Field(default=10.0, description="how long shutdown waits for sessions to finish")
+
+
+class WorkerSettings(BaseSettings):
+    """SCRIBE_WORKER_LEASE_S, SCRIBE_WORKER_DELIVERIES, …"""
+
+    model_config = SettingsConfigDict(env_prefix="SCRIBE_WORKER_", frozen=True)
+
+    lease_s: float = Field(default=2.0, gt=0, description="a token whose owner is silent for this long is taken over")
+    deliveries: int = Field(default=3, ge=1, description="attempts at a token before it is a dead letter")
+    ort_threads: int = Field(default=1, ge=1, description="threads of one inference session")
+    drain_s: float = Field(default=10.0, description="how long shutdown waits for the pass in flight")
+    metrics_port: int = Field(default=0, description="0: no metrics port")
+
+
+class LogSettings(BaseSettings):
+    """SCRIBE_LOG_LEVEL, SCRIBE_LOG_JSON"""
+
+    model_config = SettingsConfigDict(env_prefix="SCRIBE_LOG_", frozen=True)
+
+    level: str = "INFO"
+    json_lines: bool = Field(default=False, alias="SCRIBE_LOG_JSON")
