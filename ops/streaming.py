@@ -1,0 +1,104 @@
+"""A whole session from a client's side: PCM at a chosen pace in, everything that was heard out."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ops.client import StreamClient
+from shared.clock import wall_ms
+from shared.errors import StageFailed
+from shared.events import Final, TranscriptEvent
+from shared.protocol import Pong, SessionOptions
+
+FRAME_MS = 80  # audio per WebSocket message: callers send 20 to 100 ms
+
+
+@dataclass(slots=True)
+class Heard:
+    """A transcript event and when it reached us (Unix milliseconds)."""
+
+    event: TranscriptEvent
+    arrived_ms: float
+
+
+@dataclass(slots=True)
+class Recording:
+    """What a whole session gave."""
+
+    session: str
+    heard: list[Heard] = field(default_factory=list)
+    end_sent_ms: float = 0.0
+
+    @property
+    def finals(self) -> list[Final]:
+        return [h.event for h in self.heard if isinstance(h.event, Final) and h.event.text]
+
+    @property
+    def text(self) -> str:
+        return " ".join(final.text for final in self.finals)
+
+
+async def send_paced(
+    client: StreamClient, pcm: bytes, *, pace: float, on_sent: Callable[[int], None]
+) -> None:
+    """Send s16le samples in frames of 80 ms, then `end`.
+
+    With pace 1 each frame leaves when its last sample would have been recorded, on a schedule from one start:
+    a late frame does not delay the following ones. Pace 2 is twice as fast, 0 as fast as the server reads.
+    """
+    frame = client.options.sample_rate * client.options.channels * 2 * FRAME_MS // 1000
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    for n, at in enumerate(range(0, len(pcm), frame), start=1):
+        if pace:
+            await asyncio.sleep(start + n * FRAME_MS / 1000 / pace - loop.time())
+        piece = pcm[at : at + frame]
+        await client.send(piece)
+        on_sent(len(piece))
+    await client.end()
+
+
+async def stream_pcm(
+    url: str,
+    pcm: bytes,
+    *,
+    options: SessionOptions | None = None,
+    pace: float = 0.0,
+    stalled_s: float = 60.0,
+    on_event: Callable[[Heard], None] = lambda _heard: None,
+    on_sent: Callable[[int], None] = lambda _size: None,
+) -> Recording:
+    """One session from its first sample to its `end` event.
+
+    Raises the server's ScribeError, or StageFailed when for `stalled_s` seconds nothing moves either way.
+    """
+    loop = asyncio.get_running_loop()
+    async with StreamClient(url, options) as client:
+        recording = Recording(client.ready.session)
+        try:
+            async with asyncio.timeout(stalled_s) as stall:
+
+                def moved(size: int) -> None:
+                    stall.reschedule(loop.time() + stalled_s)
+                    on_sent(size)
+
+                async def send() -> None:
+                    await send_paced(client, pcm, pace=pace, on_sent=moved)
+                    recording.end_sent_ms = wall_ms()
+
+                sender = asyncio.create_task(send())
+                try:
+                    async for message in client:
+                        stall.reschedule(loop.time() + stalled_s)
+                        if not isinstance(message, Pong):
+                            recording.heard.append(Heard(message, wall_ms()))
+                            on_event(recording.heard[-1])
+                finally:
+                    sender.cancel()
+                    # The reader has seen the same closed connection, with its reason.
+                    await asyncio.gather(sender, return_exceptions=True)
+        except TimeoutError as error:
+            raise StageFailed(
+                f"the fleet did nothing for {stalled_s:g} s: see `streamscribe doctor`"
+            ) from error
+    return recording
