@@ -54,3 +54,8 @@ class LogSettings(BaseSettings):
 
     level: str = "INFO"
     json_lines: bool = Field(default=False, alias="SCRIBE_LOG_JSON")
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """Give the environment for a child process: ours with `changes`."""
+    return os.environ | changes
