@@ -94,15 +94,15 @@ class EmbeddedRedis:
 
     def stop(self, deadline: float | None = None) -> None:
         """End the server, by force at `deadline` (mono_ms), and remove its folder; never the data_dir."""
-        if self._process is not None:
-            self._process.terminate()  # SIGTERM makes it sync the AOF and exit
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()  # SIGTERM makes it sync the AOF and exit
             try:
                 left_ms = (mono_ms() + _STOP_MS if deadline is None else deadline) - mono_ms()
-                self._process.wait(max(left_ms, 0) / 1000)
+                process.wait(max(left_ms, 0) / 1000)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+                process.kill()
+                process.wait()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = None
