@@ -71,6 +71,10 @@ class Keys:
         """Hash with what all processes must agree on (partitions, version). Permanent."""
         return f"{self.prefix}:deployment"
 
+    def probe(self) -> str:
+        """String with a short TTL: written to see whether Redis takes writes."""
+        return f"{self.prefix}:probe"
+
     def permanent(self) -> set[str]:
         """The only keys that have no TTL."""
         ready = {self.ready(p, stage) for p in range(self.partitions) for stage in STAGES}

@@ -15,11 +15,17 @@ class RedisSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SCRIBE_REDIS_", frozen=True)
 
-    url: str = Field(default="", description="redis://, rediss:// or unix://; empty: start an embedded server")
-    prefix: str = Field(default="scribe", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="of every key and channel")
+    url: str = Field(
+        default="", description="redis://, rediss:// or unix://; empty: start an embedded server"
+    )
+    prefix: str = Field(
+        default="scribe", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="of every key and channel"
+    )
     partitions: int = Field(default=16, description="power of two, fixed when a deployment is created")
     session_ttl_s: int = Field(default=3600, ge=1, description="how long a silent session's keys live")
-    data_dir: Path | None = Field(default=None, description="where the embedded server keeps its AOF; none: memory only")
+    data_dir: Path | None = Field(
+        default=None, description="where the embedded server keeps its AOF; none: memory only"
+    )
 
 
 class GatewaySettings(BaseSettings):
@@ -29,7 +35,9 @@ class GatewaySettings(BaseSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
-    backlog_chunks: int = Field(default=10, ge=1, description="undecoded chunks of a session before it is held back")
+    backlog_chunks: int = Field(
+        default=10, ge=1, description="undecoded chunks of a session before it is held back"
+    )
     ring_s: float = Field(default=10.0, gt=0, description="audio a connection's ring buffer holds")
     frame_bytes: int = Field(default=1 << 20, description="largest WebSocket message taken")
     drain_s: float = Field(default=10.0, description="how long shutdown waits for sessions to finish")
@@ -40,7 +48,9 @@ class WorkerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SCRIBE_WORKER_", frozen=True)
 
-    lease_s: float = Field(default=2.0, gt=0, description="a token whose owner is silent for this long is taken over")
+    lease_s: float = Field(
+        default=2.0, gt=0, description="a token whose owner is silent for this long is taken over"
+    )
     deliveries: int = Field(default=3, ge=1, description="attempts at a token before it is a dead letter")
     ort_threads: int = Field(default=1, ge=1, description="threads of one inference session")
     drain_s: float = Field(default=10.0, description="how long shutdown waits for the pass in flight")

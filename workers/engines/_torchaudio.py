@@ -32,6 +32,6 @@ except OSError:
     sys.modules["torchaudio._extension"] = _stand_in = _without_extension()
     import torchaudio
 
-    torchaudio._extension = _stand_in  # noqa: SLF001 - as its own import would have left it
+    torchaudio._extension = _stand_in
 
 __all__ = ["torchaudio"]

@@ -1,0 +1,74 @@
+"""The gateway's routes. Liveness never asks Redis: a Redis outage must not restart the fleet."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from fastapi import FastAPI, Header, HTTPException, Request, Response, WebSocket
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from gateway.gateway import Gateway
+from shared.errors import ScribeError
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """The ASGI application around a gateway. Stopping the gateway is the caller's business."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await gateway.start()
+        yield
+
+    app = FastAPI(title="StreamScribe", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    _health(app, gateway)
+    _sessions(app, gateway)
+    return app
+
+
+def _health(app: FastAPI, gateway: Gateway) -> None:
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """The event loop turns."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", responses={503: {"description": "draining, or Redis does not take writes"}})
+    async def readyz(response: Response) -> dict[str, str]:
+        """New sessions are welcome: Redis takes writes, and this gateway is not draining."""
+        problem = await gateway.problem()
+        if problem:
+            response.status_code = 503
+        return {"status": problem or "ready"}
+
+    @app.get("/metrics")
+    async def metrics_page() -> Response:
+        """Prometheus text format."""
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _sessions(app: FastAPI, gateway: Gateway) -> None:
+    @app.websocket("/v1/stream")
+    async def stream(socket: WebSocket) -> None:
+        await gateway.serve(socket)
+
+    @app.get("/v1/sessions/{session}/events", responses={404: {"description": "no such session"}})
+    async def events(
+        request: Request, session: str, last_event_id: Annotated[int, Header(ge=0)] = 0
+    ) -> EventSourceResponse:
+        """A session's transcript events as server-sent events; `Last-Event-ID` resumes after that event."""
+        try:
+            known = await gateway.knows(session)
+        except ScribeError as error:
+            raise HTTPException(503, str(error), headers={"Retry-After": "1"}) from error
+        if not known:
+            raise HTTPException(404, f"no session {session!r}: it never existed or its events have expired")
+        return EventSourceResponse(_stream(request, gateway, session, last_event_id), ping=15)
+
+
+async def _stream(
+    request: Request, gateway: Gateway, session: str, after: int
+) -> AsyncIterator[ServerSentEvent]:
+    async for event in gateway.events(session, after):
+        yield ServerSentEvent(event.raw.decode(), event="transcript", id=str(event.number))
+        if await request.is_disconnected():
+            return

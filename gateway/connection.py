@@ -1,0 +1,243 @@
+"""One client connection: socket in, chunks out; events in, socket out."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Coroutine, MutableMapping
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from gateway import session
+from gateway.audio import AudioDecoder
+from gateway.feed import SAMPLE_RATE, Feed
+from gateway.ingest import Ingest, Opened, open_session
+from gateway.ring import RingBuffer
+from shared import metrics
+from shared.clock import wall_ms
+from shared.errors import BadInput, ScribeError
+from shared.protocol import (
+    CLIENT_ADAPTER,
+    Configure,
+    EndOfAudio,
+    Flush,
+    Ping,
+    Pong,
+    Problem,
+    Ready,
+    SessionOptions,
+)
+from shared.redis_client import RedisClients
+from shared.settings import GatewaySettings
+from shared.transcripts import Follower, Numbered, TranscriptHub
+
+log = structlog.get_logger()
+
+# A client that gave no query and says nothing is taken to want the defaults.
+CONFIGURE_S = 1.0
+
+CLOSE_OK, CLOSE_BAD_INPUT, CLOSE_INTERNAL, CLOSE_TRY_LATER, CLOSE_GOING_AWAY = 1000, 1008, 1011, 1013, 1001
+
+
+class Connection:
+    """Serves one WebSocket from accept to close."""
+
+    def __init__(
+        self, socket: WebSocket, clients: RedisClients, hub: TranscriptHub, settings: GatewaySettings
+    ) -> None:
+        self._socket = socket
+        self._clients = clients
+        self._hub = hub
+        self._settings = settings
+        self._state = session.State.CONFIGURING
+        self._options = SessionOptions()
+        self._decoder: AudioDecoder | None = None
+        self._feed: Feed | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._feeding: asyncio.Task[None] | None = None
+        self._opened: Opened | None = None
+        self._follower: Follower | None = None
+
+    async def serve(self) -> None:
+        """Until the session is over; whatever goes wrong is told to this client and nobody else."""
+        await self._socket.accept()
+        try:
+            await self._configure()
+            await self._run()
+        except WebSocketDisconnect:
+            log.info("client_left", session=self._session)
+        except ScribeError as error:
+            await self._refuse(error)
+        except Exception:
+            # The top of a connection: a bug of ours costs this session, and the client hears no traceback.
+            log.exception("connection_failed", session=self._session)
+            await self._refuse(ScribeError("internal error; the session is over"))
+        finally:
+            await self._finish()
+
+    async def _configure(self) -> None:
+        """Options from the query, or from the first message; then the session exists."""
+        query = dict(self._socket.query_params)
+        first: MutableMapping[str, Any] | None = None
+        if query:
+            self._options = _options(query)
+            self._state = session.State.STREAMING
+        else:
+            with contextlib.suppress(TimeoutError):
+                first = await asyncio.wait_for(self._socket.receive(), CONFIGURE_S)
+            if first and first["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(first.get("code", 1006))
+            if first and first.get("text") is not None:
+                message = _control(first["text"])
+                if isinstance(message, Configure):
+                    self._options = SessionOptions(**message.model_dump(exclude={"type"}))
+                    first = None
+        await self._open()
+        if first:
+            await self._handle(first)
+
+    async def _open(self) -> None:
+        options = self._options
+        self._opened = await open_session(self._clients, options)
+        ring = RingBuffer(int(self._settings.ring_s * SAMPLE_RATE) * 2, options.when_full)
+        ingest = Ingest(self._clients, self._opened.session)
+        self._decoder = AudioDecoder(options)
+        self._feed = Feed(
+            ring, ingest, SAMPLE_RATE * options.chunk_ms // 1000 * 2, self._settings.backlog_chunks
+        )
+        self._state = session.State.STREAMING
+        ready = Ready(
+            session=self._opened.session,
+            resume_token=self._opened.resume_token,
+            chunk_ms=options.chunk_ms,
+            sample_rate=options.sample_rate,
+            encoding=options.encoding,
+        )
+        self._follower = await self._hub.follow(self._opened.session)
+        await self._socket.send_text(ready.model_dump_json())
+        log.info("session_opened", session=self._session, encoding=options.encoding, rate=options.sample_rate)
+
+    async def _run(self) -> None:
+        """Read, feed and relay side by side; the session is over when the relay has sent the last event."""
+        assert self._feed is not None
+        relay = self._start(self._relay(), "relay")
+        self._feeding = asyncio.create_task(self._feed.run(), name=f"feed {self._session}")
+        pending = {relay, self._feeding, self._start(self._read(), "read")}
+        while relay in pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        await self._close(CLOSE_OK)
+
+    async def _read(self) -> None:
+        while True:
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(message.get("code", 1006))
+            await self._handle(message)
+
+    async def _handle(self, message: MutableMapping[str, Any]) -> None:
+        assert self._decoder is not None
+        assert self._feed is not None
+        if message.get("bytes") is not None:
+            self._state = session.after(self._state, "audio")
+            await self._feed.write(self._decoder.feed(message["bytes"]))
+            return
+        control = _control(message["text"])
+        self._state = session.after(self._state, control.type)
+        if isinstance(control, Ping):
+            await self._socket.send_text(Pong(id=control.id).model_dump_json())
+        elif isinstance(control, Flush):
+            self._feed.mark("flush", control.id.encode())
+        elif isinstance(control, EndOfAudio):
+            await self._end()
+
+    async def _end(self) -> None:
+        assert self._decoder is not None
+        assert self._feed is not None
+        await self._feed.write(self._decoder.finish())
+        self._feed.mark("end")
+        self._decoder.require_whole()
+
+    async def _relay(self) -> None:
+        """Send events in order until the last one."""
+        assert self._follower is not None
+        async for event in self._follower:
+            await self._socket.send_text(event.raw.decode())
+            if _observe(event) in ("end", "error"):
+                return
+
+    async def _refuse(self, error: ScribeError) -> None:
+        metrics.REFUSED.labels(error.code).inc()
+        log.info("refused", session=self._session, code=error.code, why=str(error))
+        problem = Problem(code=error.code, message=str(error), retryable=error.retryable)
+        code = CLOSE_TRY_LATER if error.retryable else CLOSE_INTERNAL
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            if self._socket.application_state is WebSocketState.CONNECTED:
+                await self._socket.send_text(problem.model_dump_json())
+            await self._close(CLOSE_BAD_INPUT if isinstance(error, BadInput) else code)
+
+    async def _close(self, code: int) -> None:
+        with contextlib.suppress(RuntimeError):  # the client closed first
+            await self._socket.close(code)
+
+    async def _finish(self) -> None:
+        """What was said before the client left or was refused is decoded to its end; then nothing remains."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._follower:
+            await self._follower.close()
+        if self._feed and self._feeding:
+            if self._state is not session.State.ENDING:
+                self._feed.mark("end")
+            await asyncio.wait([self._feeding], timeout=self._settings.drain_s)
+            self._feeding.cancel()
+        log.info("session_closed", session=self._session)
+
+    @property
+    def _session(self) -> str | None:
+        return self._opened.session if self._opened else None
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{name} {self._session}")
+        self._tasks.append(task)
+        return task
+
+
+def _options(query: dict[str, str]) -> SessionOptions:
+    try:
+        return SessionOptions.model_validate(query)
+    except ValidationError as error:
+        raise BadInput(_explain(error, "query")) from error
+
+
+def _control(text: str) -> Configure | Flush | EndOfAudio | Ping:
+    try:
+        return CLIENT_ADAPTER.validate_json(text)
+    except ValidationError as error:
+        raise BadInput(_explain(error, "message")) from error
+
+
+def _explain(error: ValidationError, what: str) -> str:
+    """One line for people: which field, what was wrong with it, what would be right."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or what
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(SessionOptions.model_fields)
+        return f"{what}: unknown parameter {where!r}; known are {known}"
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid"):
+        return f"{what}: text frames are JSON with type configure, flush, end or ping; audio goes in binary frames"
+    return f"{what}: {where}: {first['msg']}, got {first['input']!r:.80}"
+
+
+def _observe(event: Numbered) -> str:
+    fields = json.loads(event.raw)
+    kind: str = fields["type"]
+    metrics.EVENTS.labels(kind).inc()
+    if trace := fields.get("trace"):
+        metrics.LATENCY.observe(max(wall_ms() - trace["received_ms"], 0) / 1000)
+        metrics.RELAY.observe(max(wall_ms() - trace["committed_ms"], 0) / 1000)
+    return kind

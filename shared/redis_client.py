@@ -1,0 +1,175 @@
+"""The only module that imports redis: connections, scripts, and its errors turned into ours.
+
+Three clients, because one set of rules does not fit all (research: redis-py 8 repeats commands by itself and times
+out longer BLOCKs):
+- `commands` retries: everything sent through it may be repeated (numbered XADD, fenced scripts, reads);
+- `blocking` never retries: a repeated XREADGROUP would skip the entry whose reply was lost;
+- `pubsub` checks its connection's health, since a silent one looks like a quiet channel.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import redis
+import redis.asyncio
+from redis.asyncio import Redis as Client
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+
+from shared.errors import BadInput, Misconfigured, Overloaded, RedisUnavailable, ScribeError, Stale
+from shared.keys import STAGES, Keys
+from shared.settings import RedisSettings
+
+__all__ = ["BLOCK_MS", "GROUP", "Client", "RedisClients", "connect", "sync_client", "translated"]
+
+# One group name on every ready stream, so that one blocking read covers all stages of a fused worker
+# (ops/decisions/0002).
+GROUP = "workers"
+
+# Short blocks, so that a silent server is noticed and a worker told to stop does not wait long.
+BLOCK_MS = 1000
+
+_SCHEMES = ("redis://", "rediss://", "unix://")
+
+# Errors of our scripts and of servers that have no class in redis-py, by the first word of the message.
+_BY_WORD: dict[str, type[ScribeError]] = {
+    "STALE": Stale,
+    "GONE": BadInput,
+    "HOLE": RedisUnavailable,
+    "CONFLICT": BadInput,
+    "OOM": Overloaded,
+    "NOREPLICAS": RedisUnavailable,
+    "NOGROUP": RedisUnavailable,
+    "UNBLOCKED": RedisUnavailable,
+    "NOPERM": Misconfigured,
+    "NOAUTH": Misconfigured,
+    "WRONGPASS": Misconfigured,
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn redis-py's errors into ours: RedisUnavailable, Overloaded, Stale, BadInput, Misconfigured."""
+    try:
+        yield
+    except redis.OutOfMemoryError as error:
+        raise Overloaded("Redis is out of memory") from error
+    except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
+        raise Misconfigured(f"Redis refused us: {error}") from error
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise RedisUnavailable(f"Redis does not answer: {error}") from error
+    except redis.ResponseError as error:
+        words = str(error).split()
+        kind = next((_BY_WORD[w] for w in words[:2] if w in _BY_WORD), None)
+        if kind is None:
+            raise
+        raise kind(str(error)) from error
+
+
+class RedisClients:
+    """The three clients of one process, its scripts and its key names. Raises Misconfigured on a bad URL."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self.settings = settings
+        self.keys = Keys(settings.prefix, settings.partitions)
+        self.ttl_ms = settings.session_ttl_s * 1000
+        jitter = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
+        # redis-py's annotations are unions over every protocol version; ours says bytes, and tests say so too.
+        self.commands: Any = _client(settings, retry=Retry(jitter, 3), socket_timeout=2)
+        self.blocking: Any = _client(
+            settings, retry=Retry(NoBackoff(), 0), socket_timeout=BLOCK_MS / 1000 + 2
+        )
+        self.pubsub: Any = _client(
+            settings, retry=Retry(jitter, 3), socket_timeout=BLOCK_MS / 1000 + 2, health_check_interval=5
+        )
+        self._scripts = {name: self.commands.register_script(_lua(name)) for name in _SCRIPT_NAMES}
+
+    async def run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run a script of shared/scripts; reloads it when the server forgot it."""
+        with translated():
+            return await self._scripts[script](keys=list(keys), args=list(args))
+
+    async def meta_field(self, session: str, field: str) -> bytes | None:
+        """One field of a session's meta hash; None when the session is gone."""
+        with translated():
+            value: bytes | None = await self.commands.hget(self.keys.meta(session), field)
+        return value
+
+    async def start(self) -> None:
+        """Create the consumer groups and agree with the deployment on what can't change later."""
+        with translated():
+            await self.commands.ping()
+            await self._agree()
+            for partition in range(self.keys.partitions):
+                for stage in STAGES:
+                    await self.ensure_group(self.keys.ready(partition, stage))
+
+    async def ensure_group(self, ready: str) -> None:
+        """Create the group from the beginning: tokens written before the first worker came must not be skipped."""
+        try:
+            await self.commands.xgroup_create(ready, GROUP, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+
+    async def _agree(self) -> None:
+        mine = self.settings.partitions
+        await self.commands.hsetnx(self.keys.deployment(), "partitions", str(mine))
+        theirs = int(await self.commands.hget(self.keys.deployment(), "partitions") or 0)
+        if theirs != mine:
+            raise Misconfigured(
+                f"this deployment has {theirs} partitions, this process is set to {mine}: "
+                f"set SCRIBE_REDIS_PARTITIONS={theirs}, or another SCRIBE_REDIS_PREFIX for a new deployment"
+            )
+
+    async def stop(self) -> None:
+        for client in (self.commands, self.blocking, self.pubsub):
+            await client.aclose()
+
+
+async def connect(settings: RedisSettings) -> RedisClients:
+    """Open and check the clients. Raises RedisUnavailable or Misconfigured, saying what to do."""
+    clients = RedisClients(settings)
+    try:
+        await clients.start()
+    except ScribeError:
+        await clients.stop()
+        raise
+    return clients
+
+
+def sync_client(settings: RedisSettings) -> "redis.Redis":
+    """A blocking client for the renewal thread, which must not depend on the event loop."""
+    return redis.Redis.from_url(
+        _checked(settings), protocol=3, legacy_responses=False, socket_timeout=1, socket_connect_timeout=1
+    )
+
+
+def script_sha(name: str) -> tuple[str, str]:
+    """(source, sha1) of a script, for clients that run it without registering it."""
+    source = _lua(name)
+    return source, hashlib.sha1(source.encode()).hexdigest()  # noqa: S324 - Redis names scripts by SHA-1
+
+
+_SCRIPT_NAMES = ("append", "take", "load", "commit", "emit", "renew", "settle")
+
+
+def _lua(name: str) -> str:
+    return (files("shared") / "scripts" / f"{name}.lua").read_text()
+
+
+def _checked(settings: RedisSettings) -> str:
+    if settings.partitions & (settings.partitions - 1) or not 1 <= settings.partitions <= 64:
+        raise Misconfigured("SCRIBE_REDIS_PARTITIONS must be a power of two from 1 to 64")
+    if not settings.url.startswith(_SCHEMES):
+        raise Misconfigured(f"SCRIBE_REDIS_URL {settings.url!r}: expected one of {', '.join(_SCHEMES)}…")
+    return settings.url
+
+
+def _client(settings: RedisSettings, **options: Any) -> "Client":
+    return redis.asyncio.Redis.from_url(
+        _checked(settings), protocol=3, legacy_responses=False, socket_connect_timeout=2, **options
+    )

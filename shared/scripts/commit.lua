@@ -1,0 +1,86 @@
+-- Commit one pass: the only write of a worker. All or nothing: everything is validated before the first write.
+-- A pass ran a chain of one or more adjacent stages ("links"); the output of a link is the input of the next.
+-- KEYS  1 ready of the first link  2 meta  3 events  then per link: state, input
+--       then, when the last link's output goes to another worker: next state, next input, next ready
+-- ARGV  1 token  2 group  3 session  4 ttl_ms  5 now_ms  6 channel  7 new status ('' for none)  8 links
+--       then per link: old seq, new seq, keep, blob, output ('' for none), store output (0|1)
+--       then the events: JSON objects without their number
+-- Returns the number of the last event, or an error:
+--   STALE token: another worker owns the session's stage (the fence);  STALE seq: state moved;
+--   STALE chain: a fused link was not idle and caught up.
+-- Order of writes: state and streams, events, tokens, acknowledge, publish. A refusal for lack of memory can only
+-- hit the first write, and an acknowledged token always has its results stored.
+local token, ttl, now = ARGV[1], ARGV[4], ARGV[5]
+local links = tonumber(ARGV[8])
+local function arg(link, i) return ARGV[8 + (link - 1) * 6 + i] end
+local function state(link) return KEYS[2 + link * 2] end
+local function input(link) return KEYS[3 + link * 2] end
+
+if redis.call('HGET', state(1), 'token') ~= token then
+  return redis.error_reply('STALE token')
+end
+for link = 1, links do
+  local h = redis.call('HMGET', state(link), 'seq', 'fed', 'token')
+  if (h[1] or '0') ~= arg(link, 1) then
+    return redis.error_reply('STALE seq')
+  end
+  if link > 1 and (h[3] or (h[2] or '0') ~= (h[1] or '0')) then
+    return redis.error_reply('STALE chain')
+  end
+end
+
+local live = {KEYS[2]}
+for link = 1, links do
+  redis.call('HSET', state(link), 'seq', arg(link, 2), 'keep', arg(link, 3), 'blob', arg(link, 4), 'version', token)
+  local output, onward = arg(link, 5), KEYS[4 + links * 2]
+  if output ~= '' then
+    local to_state, to_input = onward, KEYS[5 + links * 2]
+    if link < links then
+      to_state, to_input = state(link + 1), input(link + 1)
+    end
+    redis.call('HSET', to_state, 'fed', arg(link, 2))
+    if arg(link, 6) == '1' then
+      redis.call('XADD', to_input, arg(link, 2) .. '-0', 'p', output, 't', now)
+    end
+    live[#live + 1] = to_state
+    live[#live + 1] = to_input
+    if link == links and redis.call('HEXISTS', to_state, 'token') == 0 then
+      local next_token = redis.call('XADD', KEYS[6 + links * 2], '*', 's', ARGV[3], 't', now)
+      redis.call('HSET', to_state, 'token', next_token)
+    end
+  end
+  redis.call('XTRIM', input(link), 'MINID', arg(link, 3) .. '-0')
+  live[#live + 1] = state(link)
+  live[#live + 1] = input(link)
+end
+
+local count, numbered = 0, {}
+for i = 9 + links * 6, #ARGV do
+  count = redis.call('HINCRBY', KEYS[2], 'events', 1)
+  local json = '{"event":' .. count .. ',' .. string.sub(ARGV[i], 2)
+  redis.call('XADD', KEYS[3], count .. '-0', 'e', json)
+  numbered[#numbered + 1] = json
+end
+if #numbered > 0 then
+  live[#live + 1] = KEYS[3]
+end
+if ARGV[7] ~= '' then
+  redis.call('HSET', KEYS[2], 'status', ARGV[7])
+end
+
+-- More input arrived meanwhile: a new token at the tail, so that no session starves the others.
+if tonumber(redis.call('HGET', state(1), 'fed') or '0') > tonumber(arg(1, 2)) then
+  local again = redis.call('XADD', KEYS[1], '*', 's', ARGV[3], 't', now)
+  redis.call('HSET', state(1), 'token', again)
+else
+  redis.call('HDEL', state(1), 'token')
+end
+for _, key in ipairs(live) do
+  redis.call('PEXPIRE', key, ttl)
+end
+redis.call('XACK', KEYS[1], ARGV[2], token)
+redis.call('XDEL', KEYS[1], token)
+for _, json in ipairs(numbered) do
+  redis.call('PUBLISH', ARGV[6], json)
+end
+return count

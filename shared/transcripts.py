@@ -1,0 +1,156 @@
+"""Following a session's transcript events: live from the channel, holes filled from the durable stream.
+
+Pub/sub drops messages without a word (a slow reader, a reconnect), so a message only counts when its number is the
+next one; otherwise, and whenever a channel has been silent for a while, the events stream is read.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, NamedTuple
+
+import structlog
+
+from shared import metrics
+from shared.errors import RedisUnavailable
+from shared.redis_client import RedisClients, translated
+
+log = structlog.get_logger()
+
+# A silent channel is compared with the stream this often: one XRANGE of nothing.
+CHECK_S = 2.0
+# A reader this far behind is served from the stream instead of from memory.
+QUEUE_LIMIT = 256
+_HEAD = len(b'{"event":')
+
+
+class Numbered(NamedTuple):
+    number: int
+    raw: bytes  # the event's JSON
+
+
+class TranscriptHub:
+    """One pub/sub connection for all sessions that this process follows."""
+
+    def __init__(self, clients: RedisClients) -> None:
+        self._clients = clients
+        self._pubsub: Any = clients.pubsub.pubsub(ignore_subscribe_messages=True)
+        self._followers: dict[str, set[Follower]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._first = asyncio.Event()
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="transcript hub")
+
+    async def stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._pubsub.aclose()
+
+    async def follow(self, session: str, after: int = 0) -> "Follower":
+        """Events after number `after`. Subscribes first and reads the stream then, so no event falls between."""
+        follower = Follower(self, session, after)
+        followers = self._followers.setdefault(session, set())
+        followers.add(follower)
+        if len(followers) == 1:
+            with translated():
+                await self._pubsub.subscribe(self._clients.keys.channel(session))
+        self._first.set()
+        return follower
+
+    async def forget(self, follower: "Follower") -> None:
+        followers = self._followers.get(follower.session, set())
+        followers.discard(follower)
+        if not followers and self._followers.pop(follower.session, None) is not None:
+            with translated():
+                await self._pubsub.unsubscribe(self._clients.keys.channel(follower.session))
+
+    async def read(self, session: str, after: int, count: int = 200) -> list[Numbered]:
+        """Stored events after number `after`."""
+        with translated():
+            entries = await self._clients.commands.xrange(
+                self._clients.keys.events(session), f"{after + 1}-0", "+", count=count
+            )
+        return [Numbered(int(i.split(b"-")[0]), fields[b"e"]) for i, fields in entries]
+
+    async def _run(self) -> None:
+        await self._first.wait()  # a connection without subscriptions cannot be read
+        while True:
+            try:
+                with translated():
+                    message = await self._pubsub.get_message(timeout=1.0)
+            except RedisUnavailable as error:
+                # redis-py reconnects and subscribes again by itself; followers find their holes.
+                log.warning("channel_connection_lost", error=str(error))
+                await asyncio.sleep(0.2)
+                continue
+            if message:
+                self._route(message["channel"].decode(), message["data"])
+            elif not self._followers:
+                await asyncio.sleep(0.05)
+
+    def _route(self, channel: str, raw: bytes) -> None:
+        event = Numbered(int(raw[_HEAD : raw.index(b",")]), raw)
+        for follower in self._followers.get(channel.rsplit(":", 1)[1], ()):
+            follower.offer(event)
+
+
+class Follower:
+    """An asynchronous iterator over one session's events, in order, without holes; ends after `end`."""
+
+    def __init__(self, hub: TranscriptHub, session: str, after: int) -> None:
+        self.session = session
+        self._hub = hub
+        self._last = after
+        self._queue: deque[Numbered] = deque()
+        self._wake = asyncio.Event()
+        self._stored = True  # the stream may hold something newer than the queue
+
+    def offer(self, event: Numbered) -> None:
+        """Take a message of the channel. Never blocks; a reader too far behind goes back to the stream."""
+        if len(self._queue) >= QUEUE_LIMIT:
+            self._queue.clear()
+            self._stored = True
+        else:
+            self._queue.append(event)
+        self._wake.set()
+
+    def __aiter__(self) -> "Follower":
+        return self
+
+    async def __anext__(self) -> Numbered:
+        while True:
+            event = await self._next()
+            if event:
+                self._last = event.number
+                return event
+
+    async def close(self) -> None:
+        await self._hub.forget(self)
+
+    async def _next(self) -> Numbered | None:
+        while self._queue and self._queue[0].number <= self._last:
+            self._queue.popleft()
+        if self._queue and self._queue[0].number == self._last + 1:
+            return self._queue.popleft()
+        if self._queue or self._stored:
+            await self._refill(hole=bool(self._queue))
+            return None
+        self._wake.clear()
+        try:
+            await asyncio.wait_for(self._wake.wait(), CHECK_S)
+        except TimeoutError:
+            self._stored = True
+        return None
+
+    async def _refill(self, *, hole: bool) -> None:
+        stored = await self._hub.read(self.session, self._last)
+        self._stored = bool(stored)
+        if hole:
+            metrics.REFILLS.inc()
+        if hole and not stored:
+            # The channel says there are events that the stream has lost: go on with what there is.
+            self._last = self._queue[0].number - 1
+            log.warning("events_lost", session=self.session, after=self._last)
+        last = stored[-1].number if stored else self._last
+        self._queue = deque([*stored, *(event for event in self._queue if event.number > last)])

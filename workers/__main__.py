@@ -1,0 +1,61 @@
+"""`python -m workers frontend|acoustic|decoder|all|acoustic+decoder`: one worker process. Signals live here."""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+
+import structlog
+import uvloop
+from prometheus_client import start_http_server
+
+from shared import logs
+from shared.errors import ScribeError
+from shared.redis_client import connect
+from shared.settings import LogSettings, RedisSettings, WorkerSettings
+from workers import registry
+from workers.worker import Worker
+
+log = structlog.get_logger()
+
+
+async def serve(spec: str) -> None:
+    """Run until SIGTERM or SIGINT, then drain; a second signal exits at once."""
+    settings = WorkerSettings()
+    names = registry.parse(spec)
+    clients = await connect(RedisSettings())
+    stages = registry.build(names, settings)
+    worker = Worker(clients, settings, stages, f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
+    asked = asyncio.Event()
+
+    def on_signal() -> None:
+        if asked.is_set():
+            os._exit(1)  # the lease brings the pass in flight back to a peer
+        asked.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    if settings.metrics_port:
+        start_http_server(settings.metrics_port)
+    await worker.start()
+    log.info("ready", stages="+".join(names))
+    await asked.wait()
+    log.info("draining")
+    await worker.stop(settings.drain_s)
+    await clients.stop()
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m workers frontend|acoustic|decoder|all|acoustic+decoder")
+    logs.configure(LogSettings(), role="worker", stages=sys.argv[1])
+    try:
+        uvloop.run(serve(sys.argv[1]))
+    except ScribeError as error:
+        sys.exit(f"worker: {error}")
+
+
+if __name__ == "__main__":
+    main()

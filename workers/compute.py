@@ -1,0 +1,176 @@
+"""One pass, as a pure computation: what was loaded in, what is to be committed out. Runs in the inference thread.
+
+A pass runs the taken stage and, while the next stage is served by this worker, idle and caught up, that one too on
+the outputs just made: stages fuse by composition, and the hop through Redis falls away.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.protocol import SessionOptions
+from workers.pool import Hot
+from workers.stage import Stage
+from workers.stages.codec import Position
+from workers.wire import AudioChunk, pack, pack_items, unpack, unpack_items
+
+AnyStage = Stage[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One stage's part of a load script's reply."""
+
+    seq: int
+    fed: int
+    version: str
+    token: str
+    blob: bytes
+    entries: Sequence[tuple[int, dict[bytes, bytes]]]  # (seq, fields)
+    hot: Hot | None  # when the pool has this version
+
+    @property
+    def free(self) -> bool:
+        """Nobody works on it and nothing waits: it may be fused."""
+        return not self.token and self.seq == self.fed
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a commit writes for one stage of the chain."""
+
+    stage: str
+    old_seq: int
+    new_seq: int
+    keep: int
+    blob: bytes
+    output: bytes  # payload for the next stage; empty for none
+    store: bool  # whether the next stage's input stream needs it
+    hot: Hot
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    links: tuple[Link, ...]
+    events: tuple[str, ...] = ()
+    ended: bool = False
+    reset: tuple[str, ...] = ()  # stages whose state had an unknown schema
+
+
+@dataclass(slots=True)
+class Hops:
+    """The trace of the newest audio in this pass."""
+
+    received_ms: float = 0.0
+    hops: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    session: str
+    options: SessionOptions
+    stages: Sequence[AnyStage]  # the taken one, and those that may be fused behind it
+    loaded: Sequence[Loaded]
+    wait_ms: float
+    load_ms: float
+    worker: str
+
+
+def run_pass(job: Job, mono_ms: Callable[[], float], wall_ms: Callable[[], float]) -> Result | None:
+    """Compute a pass. None when there is nothing to do. Clocks are only for the trace."""
+    first = job.loaded[0]
+    past, fresh = _inputs(job.stages[0], first)
+    if not fresh:
+        return None
+    trace = _trace_of(first.entries[-1][1])
+    links: list[Link] = []
+    reset: list[str] = []
+    outputs: Sequence[Any] = ()
+    for index, (stage, loaded) in enumerate(zip(job.stages, job.loaded, strict=True)):
+        if index:
+            if not outputs or not loaded.free:
+                break
+            past, _ = _inputs(stage, loaded)
+            fresh = [(links[-1].new_seq, tuple(outputs))]
+        began = mono_ms()
+        state = _state(stage, loaded, reset)
+        step = stage.step(state, [i for _, i in fresh], [i for _, i in past], job.options)
+        kept = [*past, *fresh][len(past) + len(fresh) - step.needs :]
+        if index:
+            links[-1] = _onward(links[-1], outputs, trace, store=step.needs > 0)
+        wait = job.wait_ms if index == 0 else 0.0
+        load = job.load_ms if index == 0 else 0.0
+        trace.hops.append(_hop(stage.name, job.worker, wait, load, mono_ms() - began))
+        new_seq = fresh[-1][0]
+        links.append(
+            Link(
+                stage.name,
+                loaded.seq,
+                new_seq,
+                kept[0][0] if kept else new_seq + 1,
+                stage.dump(step.state),
+                output=b"",
+                store=False,
+                hot=Hot("", step.state, tuple(kept)),
+            )
+        )
+        outputs = step.outputs
+    if outputs and links[-1].stage != "decoder":
+        links[-1] = _onward(links[-1], outputs, trace, store=True)
+        outputs = ()
+    events, ended = _events(job.session, outputs, trace, wall_ms())
+    return Result(tuple(links), events, ended, tuple(reset))
+
+
+def _inputs(stage: AnyStage, loaded: Loaded) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
+    """(kept back and already done, new) inputs."""
+    read = [(seq, _input(stage.name, fields)) for seq, fields in loaded.entries]
+    known = list(loaded.hot.inputs) if loaded.hot else []
+    entries = [*known, *read]
+    return [e for e in entries if e[0] <= loaded.seq], [e for e in entries if e[0] > loaded.seq]
+
+
+def _input(stage: str, fields: dict[bytes, bytes]) -> Any:
+    if stage == "frontend":
+        return AudioChunk(fields[b"k"].decode(), fields[b"p"])
+    _, items = unpack(fields[b"p"])
+    return unpack_items(items)
+
+
+def _trace_of(fields: dict[bytes, bytes]) -> Hops:
+    if b"k" in fields:
+        return Hops(float(fields[b"t"]))
+    (received, hops), _ = unpack(fields[b"p"])
+    return Hops(received, list(hops))
+
+
+def _state(stage: AnyStage, loaded: Loaded, reset: list[str]) -> Any:
+    if loaded.hot:
+        return loaded.hot.state
+    if not loaded.blob:
+        return stage.initial(Position())
+    state = stage.load(loaded.blob)
+    if isinstance(state, Position):
+        reset.append(stage.name)
+        return stage.initial(state)
+    return state
+
+
+def _onward(link: Link, outputs: Sequence[Any], trace: Hops, *, store: bool) -> Link:
+    payload = pack(((trace.received_ms, trace.hops), pack_items(outputs))) if store else b"fused"
+    return Link(link.stage, link.old_seq, link.new_seq, link.keep, link.blob, payload, store, link.hot)
+
+
+def _hop(stage: str, worker: str, wait: float, load: float, step: float) -> dict[str, Any]:
+    times = {"wait_ms": round(wait, 2), "load_ms": round(load, 2), "step_ms": round(step, 2)}
+    return {"stage": stage, "worker": worker, **times}
+
+
+def _events(
+    session: str, outputs: Sequence[dict[str, Any]], trace: Hops, now_ms: float
+) -> tuple[tuple[str, ...], bool]:
+    seen = {"received_ms": trace.received_ms, "committed_ms": round(now_ms, 2), "hops": trace.hops}
+    common = {"v": 1, "session": session}
+    bodies = [json.dumps({**common, **event, "trace": seen}, ensure_ascii=False) for event in outputs]
+    return tuple(bodies), any(event["type"] == "end" for event in outputs)

@@ -1,0 +1,229 @@
+"""The decoder stage: hypotheses, what of them is stable, and the transcript events.
+
+Theory. `promised` are tokens that will not change within the utterance: where two successive anchors agree. Anchors
+and the final are forced to begin with them, and verify as a guess only what an earlier anchor said: both are
+fixed in audio time, so the final is the same whatever partials were made in between, by whom.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.protocol import SessionOptions
+from workers.stage import Step
+from workers.stages import codec
+from workers.stages.codec import Position
+from workers.stages.transcript import Vocabulary, limit, stable_prefix, without_loops, words_of
+from workers.wire import (
+    SAMPLE_RATE,
+    Closed,
+    Encoded,
+    EncodedItem,
+    EndMark,
+    FlushMark,
+    GapMark,
+    Opened,
+    Through,
+)
+
+F16 = npt.NDArray[np.float16]
+Event = dict[str, Any]  # a shared.events event without session, number and trace
+
+# Less voiced audio than this holds no word (ops/decisions/0005).
+MIN_VOICED = SAMPLE_RATE * 96 // 1000
+
+
+class Hypothesis(Protocol):
+    @property
+    def tokens(self) -> tuple[int, ...]: ...
+
+    @property
+    def logprobs(self) -> tuple[float, ...]: ...
+
+
+class Searcher(Protocol):
+    def decode(
+        self, hidden: F16, *, forced: Sequence[int] = (), guess: Sequence[int] = (), limit: int
+    ) -> Hypothesis: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderState:
+    utterance: int = 0
+    start: int = 0  # sample
+    through: int = 0  # sample decoded so far
+    anchor: tuple[int, ...] = ()  # tokens of the last anchor
+    promised: int = 0  # of them, how many are stable
+    latest: tuple[
+        int, ...
+    ] = ()  # tokens of the last pass of any kind: a guess for the next partial, never truth
+    # tokens of the utterances before this one, newest last: the context of a final
+    before: tuple[tuple[int, ...], ...] = ()
+    speech: int = 0  # samples in closed utterances
+    utterances: int = 0
+
+
+class Decoder:
+    """Encoder output in, transcript events out."""
+
+    name = "decoder"
+    schema = 1
+
+    def __init__(self, searcher: Searcher, vocabulary: Vocabulary) -> None:
+        self._searcher = searcher
+        self._vocabulary = vocabulary
+
+    def initial(self, at: Position) -> DecoderState:
+        return DecoderState(utterance=at.utterance, through=at.sample, utterances=at.utterance)
+
+    def step(
+        self,
+        state: DecoderState,
+        inputs: Sequence[tuple[EncodedItem, ...]],
+        past: Sequence[tuple[EncodedItem, ...]],  # noqa: ARG002
+        options: SessionOptions,  # noqa: ARG002
+    ) -> Step[DecoderState, Event]:
+        events: list[Event] = []
+        for item in (item for entry in inputs for item in entry):
+            state = self._item(state, item, events)
+        return Step(state, events)
+
+    def dump(self, state: DecoderState) -> bytes:
+        return codec.dump(self.schema, Position(state.through, state.utterance), state)
+
+    def load(self, blob: bytes) -> DecoderState | Position:
+        return codec.load(self.schema, DecoderState, blob)
+
+    def _item(self, state: DecoderState, item: EncodedItem, out: list[Event]) -> DecoderState:
+        if isinstance(item, Opened):
+            out.append({"type": "speech_start", "utterance": item.utterance, "start_ms": _ms(item.start)})
+            return replace(
+                state, utterance=item.utterance, start=item.start, anchor=(), promised=0, latest=()
+            )
+        if isinstance(item, Encoded):
+            return self._encoded(state, item, out)
+        if isinstance(item, Closed):
+            out.append(
+                _at(item.end, {"type": "speech_end", "utterance": item.utterance, "end_ms": _ms(item.end)})
+            )
+            return replace(
+                state, speech=state.speech + item.end - state.start, utterances=state.utterances + 1
+            )
+        if isinstance(item, Through):
+            return replace(state, through=max(state.through, item.sample))
+        if isinstance(item, FlushMark):
+            out.append(_at(state.through, {"type": "flushed", "flush_id": item.flush_id}))
+            return state
+        if isinstance(item, GapMark):
+            lost = {"start_ms": _ms(item.start), "end_ms": _ms(item.end), "reason": "client_too_fast"}
+            out.append(_at(item.end, {"type": "gap", **lost}))
+            return replace(state, through=item.end)
+        assert isinstance(item, EndMark)
+        totals = {
+            "audio_ms": _ms(item.samples),
+            "speech_ms": _ms(state.speech),
+            "utterances": state.utterances,
+        }
+        out.append(_at(item.samples, {"type": "end", **totals}))
+        return replace(state, through=item.samples)
+
+    def _encoded(self, state: DecoderState, item: Encoded, out: list[Event]) -> DecoderState:
+        state = replace(state, through=max(state.through, item.end))
+        if item.kind == "final":
+            return self._final(state, item, out)
+        promised = state.anchor[: state.promised]
+        guess = (state.anchor if item.kind == "anchor" else state.latest)[state.promised :]
+        found = self._searcher.decode(
+            item.hidden, forced=promised, guess=guess, limit=limit(item.end - item.start)
+        )
+        tokens = max(without_loops(found.tokens), promised, key=len)
+        if item.kind == "anchor":
+            stable = max(state.promised, stable_prefix(self._vocabulary, state.anchor, tokens))
+            state = replace(state, anchor=tokens, promised=stable)
+        out.append(self._partial(state, tokens, item.end))
+        return replace(state, latest=tokens)
+
+    def _partial(self, state: DecoderState, tokens: tuple[int, ...], end: int) -> Event:
+        return _at(
+            end,
+            {
+                "type": "partial",
+                "utterance": state.utterance,
+                "text": self._vocabulary.text(tokens),
+                "stable": len(self._vocabulary.text(tokens[: state.promised])),
+                "start_ms": _ms(state.start),
+                "end_ms": _ms(end),
+            },
+        )
+
+    def _final(self, state: DecoderState, item: Encoded, out: list[Event]) -> DecoderState:
+        context = [t for tokens in state.before[len(state.before) - item.context :] for t in tokens]
+        promised = state.anchor[: state.promised]
+        found = self._searcher.decode(
+            item.hidden,
+            forced=[*context, *promised],
+            guess=state.anchor[state.promised :],
+            limit=len(context) + limit(item.end - item.utterance_start),
+        )
+        tokens, logprobs = found.tokens[len(context) :], found.logprobs[len(context) :]
+        tokens = without_loops(tokens)
+        if item.voiced < MIN_VOICED and not promised:
+            tokens = ()
+        out.append(self._final_event(state, item, tokens, logprobs))
+        return replace(state, before=(*state.before, tokens)[-8:], anchor=(), promised=0, latest=())
+
+    def _final_event(
+        self, state: DecoderState, item: Encoded, tokens: tuple[int, ...], logprobs: tuple[float, ...]
+    ) -> Event:
+        text = self._vocabulary.text(tokens)
+        return _at(
+            item.end,
+            {
+                "type": "final",
+                "utterance": state.utterance,
+                "text": text,
+                "stable": len(text),
+                "start_ms": _ms(item.utterance_start),
+                "end_ms": _ms(item.end),
+                "confidence": _confidence(logprobs[: len(tokens)]),
+                "words": self._words(tokens, logprobs, item),
+                "word_times": "estimated",
+            },
+        )
+
+    def _words(self, tokens: tuple[int, ...], logprobs: tuple[float, ...], item: Encoded) -> list[Event]:
+        """Words with times spread over the utterance by their number of characters."""
+        spans = words_of(self._vocabulary, tokens)
+        texts = [self._vocabulary.text(tokens[a:b]) for a, b in spans]
+        total = sum(len(text) + 1 for text in texts)
+        length, at, words = item.end - item.utterance_start, 0, []
+        for (a, b), text in zip(spans, texts, strict=True):
+            start = item.utterance_start + length * at // total
+            at += len(text) + 1
+            end = item.utterance_start + length * at // total
+            words.append(
+                {
+                    "text": text,
+                    "start_ms": _ms(start),
+                    "end_ms": _ms(end),
+                    "confidence": _confidence(logprobs[a:b]),
+                }
+            )
+        return words
+
+
+def _at(sample: int, event: Event) -> Event:
+    return {**event, "through_ms": _ms(sample)}
+
+
+def _ms(sample: int) -> int:
+    return sample * 1000 // SAMPLE_RATE
+
+
+def _confidence(logprobs: Sequence[float]) -> float | None:
+    """Geometric mean of the tokens' probabilities; None without tokens."""
+    return round(math.exp(sum(logprobs) / len(logprobs)), 3) if logprobs else None

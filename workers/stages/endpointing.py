@@ -1,0 +1,109 @@
+"""When an utterance starts and ends: a table over VAD frames of 32 ms.
+
+Theory. A frame is *voiced* at probability >= 0.5 and *unvoiced* below 0.35 (hysteresis, so that a wavering
+probability does not end a word). Two voiced frames open an utterance; it reaches back 300 ms before them, since
+soft first consonants come before the detector is sure. `endpointing_ms` of unvoiced frames closes it.
+
+    phase    frame                                   next     action
+    idle     voiced, second in a row                 speech   open, 300 ms back (never into a closed utterance)
+    idle     anything else                           idle     -
+    speech   unvoiced for endpointing_ms             idle     close after the last voiced frame + 200 ms
+    speech   unvoiced for 192 ms, utterance > 10 s   idle     close likewise: long speech ends at a short pause
+    speech   utterance reaches 15 s                  speech   cut at the quietest point of the last second
+    speech   anything else                           speech   -
+
+A cut closes the utterance and opens the next at the same sample. It lies less than one anchor interval back, so
+no text that the decoder has promised (workers/stages/acoustic.py) can lie behind it.
+"""
+
+from dataclasses import dataclass, replace
+
+from workers.wire import SAMPLE_RATE
+
+FRAME = 512  # samples the VAD looks at: 32 ms
+ONSET_FRAMES = 2
+VOICED, UNVOICED = 0.5, 0.35
+PREROLL = SAMPLE_RATE * 300 // 1000
+TAIL = SAMPLE_RATE * 200 // 1000
+LONG, LONGEST = SAMPLE_RATE * 10, SAMPLE_RATE * 15
+LONG_ENDPOINT_FRAMES = 6  # 192 ms
+LOOKBACK_FRAMES = 31  # 1 s, less than the anchor interval of 1.28 s
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    end: int
+    voiced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpointer:
+    """Where a session stands; sample numbers are absolute in the session."""
+
+    sample: int = 0  # end of the last frame seen
+    speaking: bool = False
+    start: int = 0  # of the open utterance
+    floor: int = 0  # audio before this belongs to a closed utterance
+    run: int = 0  # idle: voiced frames in a row; speech: unvoiced frames in a row
+    voiced: int = 0  # samples of voiced frames in the open utterance
+    # Of the last second, per frame, for the choice of a cut: mean square, and whether voiced.
+    levels: tuple[float, ...] = ()
+    voices: tuple[bool, ...] = ()
+
+    def frame(
+        self, probability: float, level: float, endpoint_frames: int
+    ) -> tuple["Endpointer", list[Open | Close]]:
+        """Take one frame of 512 samples with its speech probability and mean square."""
+        seen = replace(
+            self,
+            sample=self.sample + FRAME,
+            levels=(*self.levels, level)[-LOOKBACK_FRAMES:],
+            voices=(*self.voices, probability >= VOICED)[-LOOKBACK_FRAMES:],
+        )
+        return (
+            seen._in_speech(probability, endpoint_frames) if self.speaking else seen._in_silence(probability)
+        )
+
+    def close(self, end: int) -> tuple["Endpointer", list[Open | Close]]:
+        """Flush or end of audio at sample `end`: what may be speech counts, even one voiced frame."""
+        events: list[Open | Close] = []
+        state = self
+        if not state.speaking and state.run:
+            state, events = state._open()
+        if state.speaking:
+            events.append(Close(end, state.voiced))
+        return replace(state, speaking=False, run=0, voiced=0, floor=end), events
+
+    def _in_silence(self, probability: float) -> tuple["Endpointer", list[Open | Close]]:
+        run = self.run + 1 if probability >= VOICED else 0
+        state = replace(self, run=run)
+        return state._open() if run >= ONSET_FRAMES else (state, [])
+
+    def _open(self) -> tuple["Endpointer", list[Open | Close]]:
+        start = max(self.floor, self.sample - self.run * FRAME - PREROLL, 0)
+        return replace(self, speaking=True, start=start, voiced=self.run * FRAME, run=0), [Open(start)]
+
+    def _in_speech(self, probability: float, endpoint_frames: int) -> tuple["Endpointer", list[Open | Close]]:
+        voiced = self.voiced + (FRAME if probability >= VOICED else 0)
+        state = replace(self, run=self.run + 1 if probability < UNVOICED else 0, voiced=voiced)
+        length = state.sample - state.start
+        if state.run >= (endpoint_frames if length < LONG else LONG_ENDPOINT_FRAMES):
+            end = min(state.sample, state.sample - state.run * FRAME + TAIL)
+            return replace(state, speaking=False, run=0, voiced=0, floor=end), [Close(end, voiced)]
+        return state._cut(state._quietest()) if length >= LONGEST else (state, [])
+
+    def _quietest(self) -> int:
+        """Frames back from now to the quietest stretch of three frames."""
+        sums = [sum(self.levels[i : i + 3]) for i in range(len(self.levels) - 2)]
+        return len(self.levels) - 1 - sums.index(min(sums))
+
+    def _cut(self, back: int) -> tuple["Endpointer", list[Open | Close]]:
+        at = self.sample - back * FRAME
+        carried = sum(self.voices[len(self.voices) - back :]) * FRAME
+        events: list[Open | Close] = [Close(at, self.voiced - carried), Open(at)]
+        return replace(self, start=at, floor=at, voiced=carried, run=min(self.run, back)), events

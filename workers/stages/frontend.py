@@ -1,0 +1,140 @@
+"""The frontend: voice activity and endpointing. Silence goes no further."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.protocol import SessionOptions
+from workers.stage import Step
+from workers.stages import codec
+from workers.stages.codec import Position
+from workers.stages.endpointing import FRAME, ONSET_FRAMES, PREROLL, Close, Endpointer, Open
+from workers.wire import AudioChunk, Closed, EndMark, FlushMark, GapMark, Opened, Speech, SpeechItem, Through
+
+F32 = npt.NDArray[np.float32]
+
+# Audio held while nobody speaks: the pre-roll, and the frames it takes to be sure.
+HELD = PREROLL + ONSET_FRAMES * FRAME
+
+
+@dataclass(frozen=True, slots=True)
+class VadState:
+    """Everything the detector keeps between two frames; the model itself keeps nothing."""
+
+    hidden: F32 = field(default_factory=lambda: np.zeros((2, 1, 128), np.float32))
+    context: F32 = field(default_factory=lambda: np.zeros((1, 64), np.float32))
+
+
+class VoiceDetector(Protocol):
+    def probability(self, state: VadState, frame: F32) -> tuple[float, VadState]:
+        """Probability that 512 samples at 16 kHz hold speech, and the state after them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendState:
+    vad: VadState = field(default_factory=VadState)
+    endpointer: Endpointer = field(default_factory=Endpointer)
+    utterance: int = 0  # the last one opened
+    pending: bytes = b""  # less than a frame of samples not yet seen by the detector
+    held: bytes = b""  # samples before endpointer.sample that an utterance may still reach back to
+    sent: int = 0  # audio before this sample has gone to the acoustic stage
+
+
+class Frontend:
+    """Audio chunks in, utterances out."""
+
+    name = "frontend"
+    schema = 1
+
+    def __init__(self, detector: VoiceDetector) -> None:
+        self._detector = detector
+
+    def initial(self, at: Position) -> FrontendState:
+        return FrontendState(
+            endpointer=Endpointer(sample=at.sample, floor=at.sample), utterance=at.utterance, sent=at.sample
+        )
+
+    def step(
+        self,
+        state: FrontendState,
+        inputs: Sequence[AudioChunk],
+        past: Sequence[AudioChunk],  # noqa: ARG002
+        options: SessionOptions,
+    ) -> Step[FrontendState, SpeechItem]:
+        outputs: list[SpeechItem] = []
+        for chunk in inputs:
+            if chunk.kind == "audio":
+                state = self._audio(state, chunk.payload, options, outputs)
+            else:
+                state = self._mark(state, chunk, outputs)
+        if outputs:
+            outputs.append(Through(state.endpointer.sample + len(state.pending) // 2))
+        return Step(state, outputs)
+
+    def dump(self, state: FrontendState) -> bytes:
+        return codec.dump(self.schema, Position(state.endpointer.sample, state.utterance), state)
+
+    def load(self, blob: bytes) -> FrontendState | Position:
+        return codec.load(self.schema, FrontendState, blob)
+
+    def _audio(
+        self, state: FrontendState, pcm: bytes, options: SessionOptions, out: list[SpeechItem]
+    ) -> FrontendState:
+        pcm = state.pending + pcm
+        whole = len(pcm) // (2 * FRAME) * FRAME
+        samples = np.frombuffer(pcm, "<i2", whole).astype(np.float32) / np.float32(32768)
+        for i in range(0, whole, FRAME):
+            state = self._frame(state, samples[i : i + FRAME], pcm[2 * i : 2 * (i + FRAME)], options, out)
+        if state.endpointer.speaking:
+            state = _send(state, state.endpointer.sample, out)
+        return replace(state, pending=pcm[2 * whole :])
+
+    def _frame(
+        self, state: FrontendState, frame: F32, pcm: bytes, options: SessionOptions, out: list[SpeechItem]
+    ) -> FrontendState:
+        probability, vad = self._detector.probability(state.vad, frame)
+        level = float(np.mean(frame * frame))
+        endpointer, events = state.endpointer.frame(probability, level, -(-options.endpointing_ms // 32))
+        state = replace(state, vad=vad, endpointer=endpointer, held=state.held + pcm)
+        state = _tell(state, events, out)
+        return state if endpointer.speaking else replace(state, held=state.held[-2 * HELD :])
+
+    def _mark(self, state: FrontendState, chunk: AudioChunk, out: list[SpeechItem]) -> FrontendState:
+        """Flush, gap or end: close the open utterance with all audio there is, even less than a frame."""
+        end = state.endpointer.sample + len(state.pending) // 2
+        endpointer, events = state.endpointer.close(end)
+        whole = replace(state, endpointer=replace(endpointer, sample=end), held=state.held + state.pending)
+        told = _tell(whole, events, out)
+        if chunk.kind == "gap":
+            start, after = map(int, chunk.payload.split(b":"))
+            out.append(GapMark(start, after))
+            return FrontendState(
+                endpointer=Endpointer(sample=after, floor=after), utterance=told.utterance, sent=after
+            )
+        out.append(FlushMark(chunk.payload.decode()) if chunk.kind == "flush" else EndMark(end))
+        # The detector goes on in whole frames: the pending samples stay pending for it, but are sent already.
+        return replace(told, endpointer=endpointer, held=state.held)
+
+
+def _tell(state: FrontendState, events: Sequence[Open | Close], out: list[SpeechItem]) -> FrontendState:
+    for event in events:
+        if isinstance(event, Open):
+            state = replace(state, utterance=state.utterance + 1, sent=max(state.sent, event.start))
+            out.append(Opened(state.utterance, event.start))
+        else:
+            state = _send(state, state.endpointer.sample, out)
+            out.append(Closed(state.utterance, event.end, event.voiced))
+    return state
+
+
+def _send(state: FrontendState, until: int, out: list[SpeechItem]) -> FrontendState:
+    """Send held samples from `sent` up to `until`."""
+    first = state.endpointer.sample - len(state.held) // 2
+    start = max(state.sent, first)
+    if start < until:
+        out.append(Speech(start, state.held[2 * (start - first) : 2 * (until - first)]))
+    return replace(state, sent=max(state.sent, until), held=state.held[-2 * HELD :])
