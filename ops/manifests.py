@@ -27,7 +27,7 @@ def read_manifest(path: Path, *, pattern: str = "*", limit: int | None = None) -
             rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise BadInput(f"cannot read the manifest {path}: {reason}") from error
+        raise BadInput(f"cannot read the manifest {path} ({reason}): give the path of a .tsv file") from error
     if not rows or not {"path", "transcript"} <= rows[0].keys():
         raise BadInput(
             f"{path} is no manifest: its first line must name tab-separated columns, `path` and `transcript` among them"

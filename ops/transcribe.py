@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from ops.formats import Format, render
 from ops.media import RATE, MediaDecoder
 from ops.streaming import Heard, stream_pcm
@@ -53,6 +55,17 @@ def transcribe(job: Job, progress: Progress) -> list[Result]:
     write_to = targets(job)
     with MediaDecoder() as decoder:
         return asyncio.run(_transcribe(job, write_to, decoder, progress))
+
+
+def print_results(job: Job, results: Sequence[Result], errors: Console) -> int:
+    """Transcripts to standard output unless they went to a folder, a line per failure to `errors`; the exit code."""
+    for result in results:
+        if result.error:
+            errors.print(f"error: {result.error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        elif job.output is None:
+            heading = f"==> {result.file} <==\n" if len(results) > 1 else ""
+            print(heading + result.transcript, end="")
+    return 1 if any(result.error for result in results) else 0
 
 
 async def _transcribe(

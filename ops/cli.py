@@ -1,0 +1,261 @@
+"""The command `streamscribe`. Each command imports what it needs when it runs: `--help` answers at once."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from ops.readiness import Group
+
+from shared.errors import Overloaded, RedisUnavailable, ScribeError
+
+app = typer.Typer(
+    name="streamscribe",
+    help="Real-time speech to text: a fleet of workers on Redis Streams, and the tools around it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# What to try when the message itself does not say.
+_NEXT: dict[type[ScribeError], str] = {
+    RedisUnavailable: "check --redis-url or SCRIBE_REDIS_URL; `streamscribe doctor` tries it",
+    Overloaded: "try again in a few seconds, or add workers",
+}
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Gateway to use, http://host:port. Without it, a fleet of its own is started."
+    ),
+]
+RedisUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="redis://, rediss:// or unix://; default: SCRIBE_REDIS_URL.")
+]
+
+
+def main() -> None:
+    """Run the command line. Errors become one red line and exit code 1; wrong usage 2; Ctrl-C 130."""
+    try:
+        app()
+    except ScribeError as error:
+        _fail(str(error), _NEXT.get(type(error), ""))
+    except ValueError as error:
+        from pydantic import ValidationError
+
+        if not isinstance(error, ValidationError):
+            raise
+        first = error.errors()[0]
+        where = "_".join(str(part) for part in first["loc"])
+        _fail(f"{error.title}: {where}: {first['msg']}", "correct the option, or the SCRIBE_… variable")
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0: any free port; default 8080.")
+    ] = None,
+    redis_url: RedisUrl = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Keep the embedded Redis' data here; default: in memory.")
+    ] = None,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STAGES[=N]", help="Worker processes, such as acoustic+decoder=2. May be repeated."
+        ),
+    ] = None,
+) -> None:
+    """Start Redis, gateway and workers, and stay up until Ctrl-C, which lets sessions finish."""
+    from ops.fleet import DEFAULT_LAYOUT, Fleet
+    from ops.serve import serve as run
+    from shared.settings import GatewaySettings, RedisSettings
+
+    fleet = Fleet(
+        redis=RedisSettings(**_given(url=redis_url, data_dir=data_dir)),
+        gateway=GatewaySettings(**_given(host=host, port=port)),
+        layout=[_group(each) for each in worker] if worker else DEFAULT_LAYOUT,
+    )
+    raise typer.Exit(run(fleet))
+
+
+@app.command()
+def gateway(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Default 8080.")] = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Run one gateway process, in place of this one."""
+    _become("gateway", SCRIBE_GATEWAY_HOST=host, SCRIBE_GATEWAY_PORT=port, SCRIBE_REDIS_URL=redis_url)
+
+
+@app.command()
+def worker(
+    stages: Annotated[str, typer.Argument(help="frontend, acoustic, decoder, some joined by +, or all.")],
+    redis_url: RedisUrl = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of one inference; default 1.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Prometheus; default: none.")
+    ] = None,
+) -> None:
+    """Run one worker process, in place of this one."""
+    _become(
+        "workers",
+        stages,
+        SCRIBE_REDIS_URL=redis_url,
+        SCRIBE_WORKER_ORT_THREADS=threads,
+        SCRIBE_WORKER_METRICS_PORT=metrics_port,
+    )
+
+
+@app.command()
+def transcribe(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Audio or video, any format FFmpeg reads.")
+    ],
+    form: Annotated[Literal["text", "srt", "vtt", "jsonl"], typer.Option("--format")] = "text",
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write one file each; default: print.")
+    ] = None,
+    url: Url = None,
+    pace: Annotated[
+        float, typer.Option(min=0, help="1: as fast as it was spoken; 0: as fast as it goes.")
+    ] = 0.0,
+    sessions: Annotated[int, typer.Option(min=1, help="Files at the same time.")] = 2,
+) -> None:
+    """Transcribe files through the fleet. Exit code 1 if any failed."""
+    from rich.console import Console
+
+    from ops.progress import file_bars
+    from ops.transcribe import Job, print_results
+    from ops.transcribe import transcribe as run
+
+    if len(files) > 1 and output is None and form != "text":
+        raise typer.BadParameter(f"several files as {form} need a folder to go to", param_hint="--output")
+    errors = Console(stderr=True)
+    job = Job(files=files, form=form, output=output, url=url, pace=pace, sessions=sessions)
+    with file_bars(errors) as progress:
+        results = run(job, progress)
+    raise typer.Exit(print_results(job, results, errors))
+
+
+@app.command()
+def listen(
+    session: Annotated[
+        str, typer.Argument(help="Session id, from the `ready` message or the gateway's log.")
+    ],
+    redis_url: RedisUrl = None,
+    partials: Annotated[
+        bool, typer.Option("--partials", help="Also print unfinished text when not on a terminal.")
+    ] = False,
+) -> None:
+    """Show a running session's captions until it ends, from its transcript channel."""
+    from ops.listen import listen as run
+    from shared.settings import RedisSettings
+
+    run(session, RedisSettings(**_given(url=redis_url)), partials=partials or None)
+
+
+@app.command()
+def evaluate(
+    manifest: Annotated[
+        Path, typer.Argument(help="Tab-separated, columns path and transcript; paths relative to it.")
+    ],
+    url: Url = None,
+    pace: Annotated[
+        float, typer.Option(min=0, help="1: as fast as it was spoken; 0: as fast as it goes.")
+    ] = 1.0,
+    sessions: Annotated[int, typer.Option(min=1, help="Concurrent sessions.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N recordings.")] = None,
+    pattern: Annotated[str, typer.Option("--filter", metavar="GLOB", help="Only matching paths.")] = "*",
+    loop: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=1, help="Each session speaks continuously for so long, repeating the list."
+        ),
+    ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Whole recordings through the model, without a fleet.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
+) -> None:
+    """Measure word error rate, speed and latency on recordings with known words.
+
+    Every recording is one session. Latency runs from the gateway having a chunk complete to its event's arrival
+    here; the real-time factor is wall time (offline: computing time) per second of audio.
+    """
+    if offline and loop is not None:
+        raise typer.BadParameter("is for sessions through a fleet: leave out --offline", param_hint="--loop")
+    from rich.console import Console
+
+    from ops.evaluate import Plan, plan_takes
+    from ops.evaluate import evaluate as run
+    from ops.media import MediaDecoder
+    from ops.progress import evaluation_bar
+    from ops.report import print_report
+
+    plan = Plan(
+        manifest=manifest, pattern=pattern, limit=limit, url=url, offline=offline, pace=pace, sessions=sessions, loop_s=loop
+    )  # fmt: skip
+    with MediaDecoder() as decoder:
+        takes = plan_takes(plan, decoder)
+        with evaluation_bar(Console(stderr=True), len(takes)) as progress:
+            report = run(plan, takes, decoder, progress)
+    if as_json:
+        print(report.model_dump_json())
+    else:
+        print_report(report, Console())
+    raise typer.Exit(1 if report.errors else 0)
+
+
+@app.command()
+def doctor(redis_url: RedisUrl = None) -> None:
+    """Check Redis, models, rights and clock, and say what to do about what is wrong."""
+    from ops.doctor import doctor as run
+    from shared.settings import RedisSettings
+
+    raise typer.Exit(run(RedisSettings(**_given(url=redis_url))))
+
+
+@app.command()
+def demo() -> None:
+    """Caption a bundled recording live through a fleet of its own, and show where the time went."""
+    from rich.console import Console
+
+    from ops.demo import demo as run
+
+    run(Console(highlight=False))
+
+
+def _given(**options: object) -> dict[str, Any]:
+    """Keep what was given on the command line; the rest comes from the environment."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _group(text: str) -> "Group":
+    from ops.readiness import Group
+
+    name, _, count = text.partition("=")
+    if count and not count.isdecimal():
+        raise typer.BadParameter(
+            f"{text!r}: expected STAGES or STAGES=N, such as frontend=2", param_hint="--worker"
+        )
+    return Group(name, int(count or 1))
+
+
+def _become(module: str, *arguments: str, **environment: object) -> NoReturn:
+    """Replace this process: signals then reach the gateway or worker itself."""
+    import os
+
+    from shared.settings import child_environment
+
+    changes = {name: str(value) for name, value in _given(**environment).items()}
+    os.execve(sys.executable, [sys.executable, "-m", module, *arguments], child_environment(**changes))
+
+
+def _fail(message: str, advice: str) -> NoReturn:
+    typer.secho(f"error: {message}" + (f" ({advice})" if advice else ""), fg="red", err=True)
+    sys.exit(1)

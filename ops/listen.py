@@ -1,0 +1,50 @@
+"""`streamscribe listen`: a session's captions from its transcript channel, as any subscriber would get them."""
+
+import asyncio
+
+from rich.console import Console
+
+from ops.captions import Captions
+from shared.errors import BadInput, Misconfigured
+from shared.events import End, parse_event
+from shared.redis_client import RedisClients, connect
+from shared.settings import RedisSettings
+from shared.transcripts import TranscriptHub
+
+
+def listen(
+    session: str, settings: RedisSettings, *, partials: bool | None, console: Console | None = None
+) -> None:
+    """Show everything the session has said and says, until its `end`. Raises BadInput when there is no such session."""
+    if not settings.url:
+        raise Misconfigured(
+            "listening needs the fleet's Redis: give its address with --redis-url or SCRIBE_REDIS_URL"
+        )
+    asyncio.run(_listen(session, settings, Captions(console, partials=partials)))
+
+
+async def _listen(session: str, settings: RedisSettings, captions: Captions) -> None:
+    clients = await connect(settings)
+    try:
+        await _follow(session, clients, captions)
+    finally:
+        await clients.stop()
+
+
+async def _follow(session: str, clients: RedisClients, captions: Captions) -> None:
+    if await clients.meta_field(session, "options") is None:
+        raise BadInput(
+            f"no session {session!r} in this Redis: its id is in the `ready` message; sessions are forgotten "
+            f"{clients.settings.session_ttl_s} s after their last event"
+        )
+    hub = TranscriptHub(clients)
+    await hub.start()
+    try:
+        with captions:
+            async for numbered in await hub.follow(session):
+                event = parse_event(numbered.raw)
+                captions.show(event)
+                if isinstance(event, End):
+                    return
+    finally:
+        await hub.stop()
