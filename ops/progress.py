@@ -20,7 +20,7 @@ def file_bars(console: Console) -> Iterator[Callable[[Path, float, float], None]
         TextColumn("{task.completed:.0f}/{task.total:.0f} s"),
     )
     bars: dict[Path, TaskID] = {}
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
 
         def update(file: Path, done: float, total: float) -> None:
             if file not in bars:
@@ -35,7 +35,7 @@ def evaluation_bar(console: Console, total: int) -> Iterator[Callable[[Outcome],
     """Count takes, with the word error rate so far; failures get a line each."""
     scores: list[scoring.Score] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("WER -", total=total)
 
         def update(outcome: Outcome) -> None:
