@@ -74,13 +74,13 @@ class Child:
             self._quiet.set()
             self._signal(signal.SIGTERM)
 
-    async def stop(self, deadline: float) -> None:
-        """`quiet`, then wait; by force at `deadline` (mono_ms)."""
+    async def stop(self, deadline_s: float) -> None:
+        """`quiet`, then wait; by force after `deadline_s`."""
         self.quiet()
         if self._process is None:
             return
         try:
-            await asyncio.wait_for(self._process.wait(), max(deadline - mono_ms(), 0) / 1000)
+            await asyncio.wait_for(self._process.wait(), deadline_s)
         except TimeoutError:
             _log.warning("killed: it did not finish in time", process=self.name)
             self.kill()

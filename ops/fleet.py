@@ -82,7 +82,7 @@ class Fleet:
         try:
             await self._start()
         except BaseException:
-            await self.stop(mono_ms() + 2000)
+            await self.stop(deadline_s=2)
             raise
 
     async def wait(self) -> None:
@@ -96,25 +96,25 @@ class Fleet:
         if self._gateway is not None:
             self._gateway.quiet()
 
-    async def stop(self, deadline: float | None = None) -> None:
-        """Drain in order, by force at `deadline` (mono_ms); none: as long as the settings' drains take.
+    async def stop(self, deadline_s: float | None = None) -> None:
+        """Drain in order, by force after `deadline_s`: half of it for the gateway. 0 ends everything now.
 
-        A deadline that has passed ends everything now; also while another `stop` is being cancelled.
+        None: as long as the settings' drains take. May be called again to cut a cancelled one short.
         """
-        now = mono_ms()
-        if deadline is None:
-            deadline = now + (self.gateway.drain_s + WorkerSettings().drain_s + 5) * 1000
+        if deadline_s is None:
+            deadline_s = 2 * max(self.gateway.drain_s, WorkerSettings().drain_s) + 5
+        end = mono_ms() + deadline_s * 1000
         self.quiet()
         if self._gateway is not None:
-            await self._gateway.stop(now + (deadline - now) * 0.5)
+            await self._gateway.stop(deadline_s / 2)
         for worker in self._workers:
             worker.quiet()
-        await asyncio.gather(*(worker.stop(now + (deadline - now) * 0.9) for worker in self._workers))
+        await asyncio.gather(*(worker.stop(_seconds_to(end) * 0.9) for worker in self._workers))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)  # `wait` has raised what failed
         if self._embedded is not None:
-            await asyncio.to_thread(self._embedded.stop, deadline)
+            await asyncio.to_thread(self._embedded.stop, _seconds_to(end))
 
     async def _start(self) -> None:
         self._say("starting Redis …" if not self.redis.url else "looking for Redis …")
@@ -179,6 +179,10 @@ class Fleet:
                 await asyncio.sleep(patience.after_death("it ended"))
                 patience.born()
                 server.start()
+
+
+def _seconds_to(end_ms: float) -> float:
+    return max(end_ms - mono_ms(), 0) / 1000
 
 
 def _free_port(host: str) -> int:

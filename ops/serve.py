@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 from ops.fleet import Fleet, tell
-from shared.clock import mono_ms
 
 _Signals = asyncio.Queue[None]
 
@@ -32,7 +31,7 @@ async def _serve(fleet: Fleet) -> int:
         tell("stopping: sessions finish first (once more to stop now) …")
         cut_short = await _interrupted(fleet.stop(), signals)
         if cut_short:
-            await fleet.stop(deadline=mono_ms())
+            await fleet.stop(deadline_s=0)
     tell("stopped")
     return 130 if cut_short else 0
 

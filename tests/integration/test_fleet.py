@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -53,17 +53,16 @@ asyncio.run(main())
 GATEWAY_COMMAND = (sys.executable, "-c", GATEWAY)
 WORKER_COMMAND = (sys.executable, "-c", WORKER)
 
-SUPERVISOR = f"""
+STAND_INS = f"""
+    gateway_command=(sys.executable, "-c", {GATEWAY!r}),
+    worker_command=(sys.executable, "-c", {WORKER!r}),
+"""
+SUPERVISOR = """
 import sys
 from ops.fleet import Fleet
 from ops.serve import serve
 from shared.settings import GatewaySettings
-fleet = Fleet(
-    gateway=GatewaySettings(port=0),
-    gateway_command=(sys.executable, "-c", {GATEWAY!r}),
-    worker_command=(sys.executable, "-c", {WORKER!r}),
-)
-sys.exit(serve(fleet))
+sys.exit(serve(Fleet(gateway=GatewaySettings(port=0), %s)))
 """
 
 
@@ -94,10 +93,10 @@ def command_of(pid: int) -> bytes:
 class Supervisor:
     """`serve` in a process of its own; it and all its children carry a marker in their environment."""
 
-    def __init__(self, tmp: Path) -> None:
+    def __init__(self, tmp: Path, commands: str) -> None:
         self.tmp = tmp
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SUPERVISOR],
+            [sys.executable, "-c", SUPERVISOR % commands],
             env={**os.environ, "SCRIBE_REDIS_URL": "", "SCRIBE_TEST": tmp.name, "TMPDIR": str(tmp)},
             stderr=subprocess.PIPE,
             text=True,
@@ -117,13 +116,25 @@ class Supervisor:
         return err.splitlines()
 
 
-@pytest.fixture
-def supervisor() -> Iterator[Supervisor]:
+@contextmanager
+def supervised(commands: str) -> Iterator[Supervisor]:
     with tempfile.TemporaryDirectory(prefix="fleet") as folder:
-        running = Supervisor(Path(folder))
+        running = Supervisor(Path(folder), commands)
         with running.process:
             yield running
             running.process.kill()
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    with supervised(STAND_INS) as running:
+        yield running
+
+
+@pytest.fixture
+def real_supervisor() -> Iterator[Supervisor]:
+    with supervised("") as running:
+        yield running
 
 
 def fleet(**changes) -> Fleet:
@@ -165,6 +176,16 @@ def test_ctrl_c_drains_gateway_then_workers_and_exits_0(supervisor: Supervisor):
     assert supervisor.process.returncode == 0
     assert not processes_with(supervisor.tmp.name)
     assert not list(supervisor.tmp.iterdir())
+
+
+def test_the_real_fleet_is_ready_and_ctrl_c_leaves_nothing(real_supervisor: Supervisor):
+    url = real_supervisor.read_until("ready: ").removeprefix("ready: ")
+    assert status_of(url, "/readyz") == 200
+    real_supervisor.process.send_signal(signal.SIGINT)
+    assert "stopped" in real_supervisor.rest()
+    assert real_supervisor.process.returncode == 0
+    assert not processes_with(real_supervisor.tmp.name)
+    assert not list(real_supervisor.tmp.iterdir())
 
 
 def test_ctrl_c_while_starting_leaves_nothing(supervisor: Supervisor):

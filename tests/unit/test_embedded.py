@@ -102,7 +102,7 @@ def test_a_server_that_does_not_stop_is_killed_at_the_deadline(server: EmbeddedR
     server.start()
     pid = server.pid
     os.kill(pid, signal.SIGSTOP)
-    server.stop(deadline=0)
+    server.stop(deadline_s=0)
     assert not is_alive(pid)
 
 
