@@ -15,6 +15,7 @@ from ops.child import Child, Patience
 from ops.embedded import EmbeddedRedis
 from ops.readiness import Group, heartbeats, wait_for_gateway, wait_for_workers
 from shared.clock import mono_ms
+from shared.errors import Misconfigured
 from shared.redis_client import connect
 from shared.settings import GatewaySettings, RedisSettings, WorkerSettings, child_environment
 
@@ -117,13 +118,13 @@ class Fleet:
             await asyncio.to_thread(self._embedded.stop, _seconds_to(end))
 
     async def _start(self) -> None:
+        port = _free_port(self.gateway.host, self.gateway.port)
+        self.gateway = self.gateway.model_copy(update={"port": port})
         self._say("starting Redis …" if not self.redis.url else "looking for Redis …")
         if not self.redis.url:
             self._embedded = EmbeddedRedis(self.redis.data_dir)
             self.redis = self.redis.model_copy(update={"url": self._embedded.start()})
             self._run(self._keep_redis(self._embedded))
-        if self.gateway.port == 0:
-            self.gateway = self.gateway.model_copy(update={"port": _free_port(self.gateway.host)})
         clients = await connect(self.redis)
         try:
             before = await heartbeats(clients, self._layout)
@@ -185,6 +186,14 @@ def _seconds_to(end_ms: float) -> float:
     return max(end_ms - mono_ms(), 0) / 1000
 
 
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])
+def _free_port(host: str, port: int) -> int:
+    """Check the port, or pick one for 0. Else a stranger there could answer /readyz in our gateway's place."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family) as listener:
+            return int(listener.getsockname()[1])
+    except OSError as error:
+        raise Misconfigured(
+            f"cannot listen on {host} port {port} ({error.strerror}): choose another with --port or "
+            "SCRIBE_GATEWAY_PORT; 0 takes a free one"
+        ) from error

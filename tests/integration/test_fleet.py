@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -267,6 +268,13 @@ async def test_a_given_redis_is_used_and_left_alone():
         assert server.running
     finally:
         server.stop()
+
+
+async def test_a_port_in_use_is_said_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Misconfigured, match=rf"127.0.0.1 port {port} .*--port"):
+            await fleet(gateway=GatewaySettings(port=port)).start()
 
 
 def test_an_unknown_stage_is_refused_by_name():
