@@ -1,0 +1,200 @@
+"""Chunking must not matter, states travel, and the literal cases that keep both honest."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.events import EVENT_ADAPTER
+from shared.protocol import SessionOptions
+from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
+from tests.pipeline import Pipeline, audio_chunks, finals, lasting
+from workers.stages.acoustic import Acoustic
+from workers.stages.decoder import Decoder
+from workers.stages.frontend import Frontend
+from workers.wire import AudioChunk, Closed, Opened, Speech, Through
+
+RATE = 16_000
+ENGINE = PitchEngine()
+
+
+def stages():
+    return [Frontend(LoudnessDetector()), Acoustic(ENGINE), Decoder(ENGINE, NumberVocabulary())]
+
+
+def speech(seconds: float, seed: int = 1) -> np.ndarray:
+    """Loud noise whose level changes every 160 ms."""
+    rng = np.random.default_rng(seed)
+    levels = np.repeat(rng.uniform(0.2, 0.9, int(seconds * RATE) // 2560 + 1), 2560)[: int(seconds * RATE)]
+    return (rng.choice([-1.0, 1.0], len(levels)) * levels * 32767).astype(np.int16)
+
+
+def silence(seconds: float) -> np.ndarray:
+    return np.zeros(int(seconds * RATE), np.int16)
+
+
+def talk() -> np.ndarray:
+    """Four utterances: after 1 s; after a long pause; longer than 15 s; cut off by the end of the audio."""
+    parts = [silence(1), speech(2.5, 1), silence(4), speech(17, 2), silence(0.7), speech(1.1, 3)]
+    return np.concatenate(parts)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 9), max_size=60), st.booleans())
+def test_what_is_finally_said_does_not_depend_on_how_chunks_are_grouped(groups, reload):
+    one_by_one = Pipeline(stages()).run(audio_chunks(talk()), [1] * 200)
+
+    grouped = Pipeline(stages()).run(audio_chunks(talk()), groups, reload=reload)
+
+    assert lasting(grouped) == lasting(one_by_one)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(80, 1000))
+def test_what_is_finally_said_does_not_depend_on_the_length_of_chunks(chunk_ms):
+    expected = Pipeline(stages()).run(audio_chunks(talk()), [1] * 200)
+
+    events = Pipeline(stages()).run(audio_chunks(talk(), RATE * chunk_ms // 1000), [1] * 400)
+
+    assert finals(events) == finals(expected)
+
+
+def test_an_utterance_reaches_back_300_ms_and_ends_after_the_endpointing_time():
+    frontend = Frontend(LoudnessDetector())
+    audio = np.concatenate([silence(1.024), speech(1.024), silence(1.024)])
+    pipeline = Pipeline([frontend])
+
+    items = pipeline.feed(audio_chunks(audio)[:-1])
+
+    opened = 16_384 - 4_800
+    ended = 32_768 + 3_200
+    assert [item for item in items if not isinstance(item, Speech)] == [
+        Opened(1, opened),
+        Closed(1, ended, 16_384),
+        Through(len(audio)),
+    ]
+    sent = [item for item in items if isinstance(item, Speech)]
+    assert sent[0].start == opened
+    assert b"".join(item.pcm for item in sent) == audio[opened : 32_768 + 16 * 512].tobytes()
+
+
+def test_silence_costs_nothing_beyond_the_frontend():
+    assert Pipeline([Frontend(LoudnessDetector())]).feed(audio_chunks(silence(30))[:-1]) == []
+
+
+def test_speech_over_15_s_is_cut_at_its_quietest_point_of_the_last_second():
+    audio = speech(16)
+    audio[int(14.6 * RATE) : int(14.7 * RATE)] //= 8
+    items = Pipeline([Frontend(LoudnessDetector())]).feed(audio_chunks(audio)[:-1])
+
+    closed = next(item for item in items if isinstance(item, Closed))
+    reopened = [item for item in items if isinstance(item, Opened)][1]
+
+    assert reopened.start == closed.end
+    assert 14.6 * RATE - 512 <= closed.end <= 14.7 * RATE + 512
+
+
+def test_long_speech_ends_at_a_short_pause():
+    audio = np.concatenate([speech(11), silence(0.25), speech(1)])
+
+    items = Pipeline([Frontend(LoudnessDetector())]).feed(audio_chunks(audio)[:-1])
+
+    assert len([item for item in items if isinstance(item, Opened)]) == 2
+
+
+def test_a_flush_closes_the_utterance_with_its_last_sample_and_answers_with_its_id():
+    audio = speech(1.01)
+    chunks = [*audio_chunks(audio)[:-1], AudioChunk("flush", b"f1")]
+
+    events = Pipeline(stages()).run(chunks, [1] * 20)
+
+    final = finals(events)[0]
+    assert final["end_ms"] == 1010
+    assert [event["type"] for event in events[-3:]] == ["final", "speech_end", "flushed"]
+    assert events[-1]["flush_id"] == "f1"
+
+
+def test_speech_goes_on_after_a_flush_without_saying_anything_twice():
+    audio = speech(3.001)
+    whole = audio_chunks(audio)[:-1]
+    chunks = [*whole[:4], AudioChunk("flush", b""), *whole[4:], AudioChunk("end", b"")]
+
+    said = finals(Pipeline(stages()).run(chunks, [1] * 20))
+
+    assert said[0]["end_ms"] == said[1]["start_ms"] == 4 * 320
+    assert said[1]["end_ms"] == 3001
+
+
+def test_a_single_voiced_frame_at_the_very_end_is_still_looked_at():
+    audio = np.concatenate([silence(0.96), speech(0.04)])
+
+    items = Pipeline([Frontend(LoudnessDetector())]).feed(audio_chunks(audio))
+
+    assert Closed(1, 16_000, 512) in items
+
+
+def test_dropped_audio_is_announced_and_times_after_it_stay_true():
+    before, after = audio_chunks(speech(2))[:-1], audio_chunks(np.concatenate([silence(1), speech(1)]))
+    chunks = [*before, AudioChunk("gap", b"32000:64000"), *after]
+
+    events = Pipeline(stages()).run(chunks, [1] * 30)
+
+    gap = next(event for event in events if event["type"] == "gap")
+    assert (gap["start_ms"], gap["end_ms"]) == (2000, 4000)
+    assert finals(events)[0]["end_ms"] == 2000
+    assert finals(events)[1]["start_ms"] == 4692  # the frame in which speech begins, less 300 ms
+    assert events[-1]["audio_ms"] == 6000
+
+
+def test_stable_text_is_never_taken_back_within_an_utterance():
+    events = Pipeline(stages()).run(audio_chunks(talk()), [1] * 200)
+
+    promised: dict[int, str] = {}
+    for event in events:
+        if event["type"] in ("partial", "final"):
+            assert event["text"].startswith(promised.get(event["utterance"], ""))
+            promised[event["utterance"]] = event["text"][: event["stable"]]
+    assert any(promised.values())
+
+
+def test_without_partials_only_finals_are_sent():
+    options = SessionOptions(partials=False)
+
+    events = Pipeline(stages(), options).run(audio_chunks(talk()), [1] * 200)
+
+    assert {event["type"] for event in events} == {"speech_start", "final", "speech_end", "end"}
+
+
+def test_every_event_of_the_stages_is_one_of_the_public_schema():
+    events = Pipeline(stages()).run(
+        [*audio_chunks(talk())[:-1], AudioChunk("flush", b"x"), AudioChunk("end", b"")], [1] * 200
+    )
+
+    kinds = {EVENT_ADAPTER.validate_python({"session": "s", **event}).type for event in events}
+
+    assert kinds == {"speech_start", "partial", "final", "speech_end", "flushed", "end"}
+
+
+def test_a_state_of_another_schema_resumes_at_its_place_without_the_open_utterance():
+    pipeline = Pipeline(stages())
+    chunks = audio_chunks(np.concatenate([speech(2), silence(1), speech(2)]))
+    pipeline.run(chunks[:4], [1] * 4)
+    for stage in pipeline.stages:
+        stage.schema = 2
+
+    pipeline.states = [
+        stage.initial(type(stage).load(stage, blob))
+        for stage, blob in zip(
+            pipeline.stages, [_dump_as(1, s, st) for s, st in zip(pipeline.stages, pipeline.states, strict=True)], strict=True
+        )
+    ]
+    events = pipeline.run(chunks[4:], [1] * 40)
+
+    assert finals(events)[-1]["end_ms"] == 5000
+    assert events[-1]["type"] == "end"
+
+
+def _dump_as(schema, stage, state):
+    current, stage.schema = stage.schema, schema
+    blob = stage.dump(state)
+    stage.schema = current
+    return blob
