@@ -3,10 +3,8 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-
-import structlog
 
 from ops.tether import tethered
 from shared.clock import mono_ms
@@ -16,14 +14,15 @@ from shared.errors import StageFailed
 _SETTLED_MS = 10_000
 _QUICK_DEATHS = 4
 
-_log = structlog.get_logger()
+Say = Callable[[str], None]
 
 
 class Patience:
     """Decides how long to wait before the next start: 0.5 s, doubling; anew after a life of 10 s."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, say: Say) -> None:
         self._name = name
+        self._say = say
         self._quick = 0
         self._born_ms = 0.0
 
@@ -40,8 +39,8 @@ class Patience:
                 "messages are above; `streamscribe doctor` checks the usual causes"
             )
         pause_s: float = 0.5 * 2 ** (self._quick - 1)
-        _log.warning(
-            "restarting", process=self._name, died=how, lived_s=round(lived_ms / 1000, 1), pause_s=pause_s
+        self._say(
+            f"{self._name} died after {lived_ms / 1000:.1f} s ({how}): starting it again in {pause_s} s"
         )
         return pause_s
 
@@ -49,11 +48,12 @@ class Patience:
 class Child:
     """`run` keeps the process alive until `quiet`; start it in a task of the main thread (ops/tether.py)."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], say: Say) -> None:
         self.name = name
         self._command = command
         self._environment = environment
-        self._patience = Patience(name)
+        self._say = say
+        self._patience = Patience(name, say)
         self._quiet = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
 
@@ -82,7 +82,7 @@ class Child:
         try:
             await asyncio.wait_for(self._process.wait(), deadline_s)
         except TimeoutError:
-            _log.warning("killed: it did not finish in time", process=self.name)
+            self._say(f"{self.name} did not finish in {deadline_s:.0f} s: killed")
             self.kill()
             await self._process.wait()
 

@@ -8,10 +8,10 @@ one, SIGKILL included (ops/tether.py), so run a fleet in the main thread.
 import asyncio
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Self
 
-from ops.child import Child, Patience
+from ops.child import Child, Patience, Say
 from ops.embedded import EmbeddedRedis
 from ops.readiness import Group, heartbeats, wait_for_gateway, wait_for_workers
 from shared.clock import mono_ms
@@ -44,7 +44,7 @@ class Fleet:
         gateway: GatewaySettings | None = None,
         layout: Sequence[Group] = DEFAULT_LAYOUT,
         environment: Mapping[str, str] | None = None,
-        say: Callable[[str], None] = tell,
+        say: Say = tell,
         gateway_command: Sequence[str] = (sys.executable, "-m", "gateway"),
         worker_command: Sequence[str] = (sys.executable, "-m", "workers"),
     ) -> None:
@@ -145,11 +145,11 @@ class Fleet:
             SCRIBE_GATEWAY_PORT=str(self.gateway.port),
         )
         gateway, worker = self._commands
-        self._gateway = Child("gateway", gateway, environment)
+        self._gateway = Child("gateway", gateway, environment, self._say)
         for group in self._layout:
             for number in range(1, group.count + 1):
                 name = f"worker {group.name} {number}"
-                self._workers.append(Child(name, [*worker, group.name], environment))
+                self._workers.append(Child(name, [*worker, group.name], environment, self._say))
         for child in (self._gateway, *self._workers):
             self._run(child.run())
         counts = ", ".join(f"{group.count} {group.name}" for group in self._layout)
@@ -172,7 +172,7 @@ class Fleet:
 
     async def _keep_redis(self, server: EmbeddedRedis) -> None:
         """Start the embedded server again, at the same address, when it dies."""
-        patience = Patience("Redis")
+        patience = Patience("Redis", self._say)
         patience.born()
         while True:
             await asyncio.sleep(_WATCH_S)

@@ -68,7 +68,7 @@ async def _policy(clients: RedisClients) -> Finding:
     return Finding("eviction", "ok", policy)
 
 
-def _commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]:
+def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]:
     """Every command that gateway, workers and scripts send, on keys of a session that no worker is told about."""
     state, stream = clients.keys.state(sid, "frontend"), clients.keys.inputs(sid, "frontend")
     yield "HSET", state, "field", "1"
@@ -76,7 +76,6 @@ def _commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]:
     yield "HSETNX", state, "field", "1"
     yield "HGET", state, "field"
     yield "HMGET", state, "field"
-    yield "HGETALL", state
     yield "HKEYS", state
     yield "HEXISTS", state, "field"
     yield "HINCRBY", state, "field", 1
@@ -84,9 +83,7 @@ def _commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]:
     yield "XGROUP CREATE", stream, "doctor", "0", "MKSTREAM"
     yield "PEXPIRE", stream, _SCRATCH_TTL_MS
     yield "XADD", stream, "1-0", "k", "audio"
-    yield "XLEN", stream
     yield "XRANGE", stream, "-", "+"
-    yield "XREAD", "STREAMS", stream, "0"
     yield "XREADGROUP", "GROUP", "doctor", "doctor", "STREAMS", stream, ">"
     yield "XPENDING", stream, "doctor"
     yield "XCLAIM", stream, "doctor", "doctor", 0, "1-0"
@@ -94,6 +91,9 @@ def _commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]:
     yield "XACK", stream, "doctor", "1-0"
     yield "XDEL", stream, "1-0"
     yield "XTRIM", stream, "MINID", "2-0"
+    yield "SET", clients.keys.probe(), "1", "PX", _SCRATCH_TTL_MS
+    yield "EXPIRE", state, _SCRATCH_TTL_MS // 1000
+    yield "EVAL", _SCRIPT, 1, state
     yield "PUBLISH", clients.keys.channel(sid), ""
 
 
@@ -110,13 +110,17 @@ async def _rights(clients: RedisClients) -> Finding:
 
 
 async def _denied(clients: RedisClients, sid: str) -> AsyncIterator[str]:
-    for command in _commands(clients, sid):
+    for command in tried_commands(clients, sid):
         if await _is_denied(clients.commands.execute_command(*command)):
             yield command[0]
-    script = clients.commands.register_script(_SCRIPT)
+    # the id makes it one that the server has not loaded yet
+    script = clients.commands.register_script(f"{_SCRIPT} -- {sid}")
     if await _is_denied(script(keys=[clients.keys.state(sid, "frontend")])):
         yield "EVALSHA"
         yield "SCRIPT LOAD"
+    if await _is_denied(_transaction(clients)):
+        yield "MULTI"
+        yield "EXEC"
     if await _is_denied(_subscribe(clients, clients.keys.channel(sid))):
         yield "SUBSCRIBE"
 
@@ -131,6 +135,12 @@ async def _is_denied(command: Awaitable[Any]) -> bool:
         if "NOGROUP" not in str(error):  # only says that XGROUP CREATE was denied before
             raise
     return False
+
+
+async def _transaction(clients: RedisClients) -> None:
+    async with clients.commands.client() as connection:
+        await connection.execute_command("MULTI")
+        await connection.execute_command("EXEC")
 
 
 async def _subscribe(clients: RedisClients, channel: str) -> None:

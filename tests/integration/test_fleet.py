@@ -48,7 +48,7 @@ async def main():
     await stop.wait()
     await clients.commands.ping()
     await clients.stop()
-    print("worker drained", file=sys.stderr, flush=True)
+    os.write(2, b"worker drained\\n")
 asyncio.run(main())
 """
 GATEWAY_COMMAND = (sys.executable, "-c", GATEWAY)
@@ -228,10 +228,12 @@ def workers_with(marker: str) -> set[int]:
 
 async def test_a_worker_that_dies_is_started_again(tmp_path_factory):
     value = tmp_path_factory.mktemp("marker").name
-    async with fleet(environment={"SCRIBE_TEST": value}, layout=[Group("decoder", 1)]):
+    said: list[str] = []
+    async with fleet(environment={"SCRIBE_TEST": value}, layout=[Group("decoder", 1)], say=said.append):
         (first,) = workers_with(value)
         os.kill(first, signal.SIGKILL)
         await eventually(lambda: workers_with(value) - {first})
+    assert any("worker decoder 1 died" in line and "SIGKILL" in line for line in said)
 
 
 async def test_redis_that_dies_comes_back_at_the_same_address():

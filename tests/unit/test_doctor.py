@@ -1,7 +1,9 @@
 """The doctor, on healthy and on spoilt real servers."""
 
 import os
+import re
 from collections.abc import Iterator
+from importlib.resources import files
 
 import pytest
 
@@ -9,6 +11,7 @@ from ops.doctor import doctor, examine_redis
 from ops.embedded import EmbeddedRedis
 from ops.finding import Finding
 from ops.machine_checks import check_machine
+from ops.redis_checks import tried_commands
 from shared.redis_client import RedisClients
 from shared.settings import RedisSettings
 
@@ -61,6 +64,23 @@ async def test_a_user_with_too_few_rights_learns_which_are_missing(url: str):
     assert found.verdict == "failure"
     assert found.detail.endswith(": XGROUP CREATE, XCLAIM, SUBSCRIBE")
     assert "+xgroup|create +xclaim +subscribe" in found.advice
+
+
+async def test_every_command_of_our_scripts_is_tried():
+    scripts = (files("shared") / "scripts").iterdir()
+    used = {name for script in scripts for name in re.findall(r"redis\.call\('(\w+)'", script.read_text())}
+    clients = RedisClients(RedisSettings(url="unix:///nowhere"))
+    tried = {command[0] for command in tried_commands(clients, "doctor")}
+    await clients.stop()
+    assert used
+    assert used <= tried
+
+
+@pytest.mark.parametrize("command", ["multi", "evalsha", "script|load", "eval", "publish"])
+async def test_a_missing_right_is_found(url: str, command: str):
+    await tell(url, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", f"-{command}")
+    found = await finding(url.replace("unix://", "unix://app:pw@"), "rights")
+    assert f"+{command}" in found.advice
 
 
 async def test_a_user_of_another_prefix_fails(url: str):
