@@ -14,7 +14,10 @@ def configure(settings: LogSettings, **bound: Any) -> None:
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if settings.json_lines
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # Plain tracebacks: prettier ones print local variables, and those hold transcript text.
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     structlog.configure(
         processors=[

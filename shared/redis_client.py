@@ -8,6 +8,7 @@ out longer BLOCKs):
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -34,7 +35,7 @@ BLOCK_MS = 1000
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
 
-# Errors of our scripts and of servers that have no class in redis-py, by the first word of the message.
+# Errors of our scripts and of servers that have no class in redis-py, by a word of the message.
 _BY_WORD: dict[str, type[ScribeError]] = {
     "STALE": Stale,
     "GONE": BadInput,
@@ -62,8 +63,8 @@ def translated() -> Iterator[None]:
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise RedisUnavailable(f"Redis does not answer: {error}") from error
     except redis.ResponseError as error:
-        words = str(error).split()
-        kind = next((_BY_WORD[w] for w in words[:2] if w in _BY_WORD), None)
+        # A pipeline puts the command in front, a script's caller "ERR": the first word we know decides.
+        kind = next((_BY_WORD[word] for word in re.findall(r"[A-Z]+", str(error)) if word in _BY_WORD), None)
         if kind is None:
             raise
         raise kind(str(error)) from error

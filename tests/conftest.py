@@ -7,8 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 
 from ops.embedded import EmbeddedRedis
+from shared import logs
 from shared.redis_client import RedisClients, connect
-from shared.settings import RedisSettings
+from shared.settings import LogSettings, RedisSettings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def logging() -> None:
+    logs.configure(LogSettings(level="WARNING"))
 
 
 @pytest.fixture(scope="session")

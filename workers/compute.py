@@ -6,16 +6,18 @@ the outputs just made: stages fuse by composition, and the hop through Redis fal
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shared.keys import STAGES
 from shared.protocol import SessionOptions
 from workers.pool import Hot
-from workers.stage import Stage
+from workers.stage import Stage, Step
 from workers.stages.codec import Position
 from workers.wire import AudioChunk, pack, pack_items, unpack, unpack_items
 
 AnyStage = Stage[Any, Any, Any]
+Entries = list[tuple[int, Any]]  # (seq, input)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,6 @@ class Loaded:
 
     seq: int
     fed: int
-    version: str
     token: str
     blob: bytes
     entries: Sequence[tuple[int, dict[bytes, bytes]]]  # (seq, fields)
@@ -45,9 +46,10 @@ class Link:
     new_seq: int
     keep: int
     blob: bytes
-    output: bytes  # payload for the next stage; empty for none
-    store: bool  # whether the next stage's input stream needs it
-    hot: Hot
+    hot: Hot  # for the pool, once committed
+    step_ms: float
+    output: bytes = b""  # payload for the next stage; empty for none
+    store: bool = False  # whether the next stage's input stream needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,43 +89,40 @@ def run_pass(job: Job, mono_ms: Callable[[], float], wall_ms: Callable[[], float
     links: list[Link] = []
     reset: list[str] = []
     outputs: Sequence[Any] = ()
-    for index, (stage, loaded) in enumerate(zip(job.stages, job.loaded, strict=True)):
-        if index:
+    for stage, loaded in zip(job.stages, job.loaded, strict=True):
+        if links:
             if not outputs or not loaded.free:
                 break
             past, _ = _inputs(stage, loaded)
             fresh = [(links[-1].new_seq, tuple(outputs))]
         began = mono_ms()
-        state = _state(stage, loaded, reset)
-        step = stage.step(state, [i for _, i in fresh], [i for _, i in past], job.options)
-        kept = [*past, *fresh][len(past) + len(fresh) - step.needs :]
-        if index:
+        step = stage.step(_state(stage, loaded, reset), _values(fresh), _values(past), job.options)
+        took = mono_ms() - began
+        if links:
             links[-1] = _onward(links[-1], outputs, trace, store=step.needs > 0)
-        wait = job.wait_ms if index == 0 else 0.0
-        load = job.load_ms if index == 0 else 0.0
-        trace.hops.append(_hop(stage.name, job.worker, wait, load, mono_ms() - began))
-        new_seq = fresh[-1][0]
-        links.append(
-            Link(
-                stage.name,
-                loaded.seq,
-                new_seq,
-                kept[0][0] if kept else new_seq + 1,
-                stage.dump(step.state),
-                output=b"",
-                store=False,
-                hot=Hot("", step.state, tuple(kept)),
-            )
-        )
+        trace.hops.append(_hop(stage.name, job, first=not links, step_ms=took))
+        links.append(_link(stage, loaded.seq, [*past, *fresh], step, took))
         outputs = step.outputs
-    if outputs and links[-1].stage != "decoder":
+    if outputs and links[-1].stage != STAGES[-1]:
         links[-1] = _onward(links[-1], outputs, trace, store=True)
         outputs = ()
     events, ended = _events(job.session, outputs, trace, wall_ms())
     return Result(tuple(links), events, ended, tuple(reset))
 
 
-def _inputs(stage: AnyStage, loaded: Loaded) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
+def _link(stage: AnyStage, old_seq: int, entries: Entries, step: Step[Any, Any], step_ms: float) -> Link:
+    new_seq = entries[-1][0]
+    kept = entries[len(entries) - step.needs :]
+    keep = kept[0][0] if kept else new_seq + 1
+    hot = Hot("", step.state, tuple(kept))
+    return Link(stage.name, old_seq, new_seq, keep, stage.dump(step.state), hot, step_ms)
+
+
+def _values(entries: Entries) -> list[Any]:
+    return [value for _, value in entries]
+
+
+def _inputs(stage: AnyStage, loaded: Loaded) -> tuple[Entries, Entries]:
     """(kept back and already done, new) inputs."""
     read = [(seq, _input(stage.name, fields)) for seq, fields in loaded.entries]
     known = list(loaded.hot.inputs) if loaded.hot else []
@@ -159,12 +158,14 @@ def _state(stage: AnyStage, loaded: Loaded, reset: list[str]) -> Any:
 
 def _onward(link: Link, outputs: Sequence[Any], trace: Hops, *, store: bool) -> Link:
     payload = pack(((trace.received_ms, trace.hops), pack_items(outputs))) if store else b"fused"
-    return Link(link.stage, link.old_seq, link.new_seq, link.keep, link.blob, payload, store, link.hot)
+    return replace(link, output=payload, store=store)
 
 
-def _hop(stage: str, worker: str, wait: float, load: float, step: float) -> dict[str, Any]:
-    times = {"wait_ms": round(wait, 2), "load_ms": round(load, 2), "step_ms": round(step, 2)}
-    return {"stage": stage, "worker": worker, **times}
+def _hop(stage: str, job: Job, *, first: bool, step_ms: float) -> dict[str, Any]:
+    """A fused stage behind the first has neither waited nor loaded anything."""
+    wait, load = (job.wait_ms, job.load_ms) if first else (0.0, 0.0)
+    times = {"wait_ms": round(wait, 2), "load_ms": round(load, 2), "step_ms": round(step_ms, 2)}
+    return {"stage": stage, "worker": job.worker, **times}
 
 
 def _events(

@@ -28,7 +28,13 @@ def queue(clients, consumer="w1", stages=("frontend", "acoustic", "decoder")):
 async def commit(clients, token: Token, old, new, *, output=b"", events=(), status=""):
     """Commit a frontend pass."""
     keys, sid = clients.keys, token.session
-    names = [token.ready, keys.meta(sid), keys.events(sid), keys.state(sid, token.stage), keys.inputs(sid, token.stage)]
+    names = [
+        token.ready,
+        keys.meta(sid),
+        keys.events(sid),
+        keys.state(sid, token.stage),
+        keys.inputs(sid, token.stage),
+    ]
     if output:
         names += [keys.state(sid, "acoustic"), keys.inputs(sid, "acoustic"), keys.ready_of(sid, "acoustic")]
     head = [token.id, GROUP, sid, clients.ttl_ms, 0, keys.channel(sid), status, 1]
@@ -113,7 +119,10 @@ async def test_a_commit_with_another_workers_token_changes_nothing(clients, sess
         await commit(clients, token, 0, 1, output=b"speech", events=['{"type":"a"}'])
 
     assert await state(clients, session) == before
-    assert await clients.commands.exists(clients.keys.events(session), clients.keys.inputs(session, "acoustic")) == 0
+    assert (
+        await clients.commands.exists(clients.keys.events(session), clients.keys.inputs(session, "acoustic"))
+        == 0
+    )
 
 
 async def test_a_commit_from_an_older_state_changes_nothing(clients, session, ingest):
@@ -150,7 +159,9 @@ async def test_input_that_came_meanwhile_gets_a_token_at_the_tail(clients, sessi
     assert await clients.commands.xlen(token.ready) == 1
 
 
-async def test_a_silent_owners_token_is_reclaimed_and_its_late_commit_still_counts_once(clients, session, ingest):
+async def test_a_silent_owners_token_is_reclaimed_and_its_late_commit_still_counts_once(
+    clients, session, ingest
+):
     await ingest.append("audio", b"..", 0)
     token = await queue(clients, "slow").take()
 

@@ -184,7 +184,9 @@ def test_a_state_of_another_schema_resumes_at_its_place_without_the_open_utteran
     pipeline.states = [
         stage.initial(type(stage).load(stage, blob))
         for stage, blob in zip(
-            pipeline.stages, [_dump_as(1, s, st) for s, st in zip(pipeline.stages, pipeline.states, strict=True)], strict=True
+            pipeline.stages,
+            [_dump_as(1, s, st) for s, st in zip(pipeline.stages, pipeline.states, strict=True)],
+            strict=True,
         )
     ]
     events = pipeline.run(chunks[4:], [1] * 40)

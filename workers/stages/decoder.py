@@ -99,13 +99,13 @@ class Decoder:
         return codec.load(self.schema, DecoderState, blob)
 
     def _item(self, state: DecoderState, item: EncodedItem, out: list[Event]) -> DecoderState:
+        if isinstance(item, Encoded):
+            return self._encoded(state, item, out)
         if isinstance(item, Opened):
             out.append({"type": "speech_start", "utterance": item.utterance, "start_ms": _ms(item.start)})
             return replace(
                 state, utterance=item.utterance, start=item.start, anchor=(), promised=0, latest=()
             )
-        if isinstance(item, Encoded):
-            return self._encoded(state, item, out)
         if isinstance(item, Closed):
             out.append(
                 _at(item.end, {"type": "speech_end", "utterance": item.utterance, "end_ms": _ms(item.end)})
@@ -115,21 +115,9 @@ class Decoder:
             )
         if isinstance(item, Through):
             return replace(state, through=max(state.through, item.sample))
-        if isinstance(item, FlushMark):
-            out.append(_at(state.through, {"type": "flushed", "flush_id": item.flush_id}))
-            return state
-        if isinstance(item, GapMark):
-            lost = {"start_ms": _ms(item.start), "end_ms": _ms(item.end), "reason": "client_too_fast"}
-            out.append(_at(item.end, {"type": "gap", **lost}))
-            return replace(state, through=item.end)
-        assert isinstance(item, EndMark)
-        totals = {
-            "audio_ms": _ms(item.samples),
-            "speech_ms": _ms(state.speech),
-            "utterances": state.utterances,
-        }
-        out.append(_at(item.samples, {"type": "end", **totals}))
-        return replace(state, through=item.samples)
+        event, through = _mark(state, item)
+        out.append(_at(through, event))
+        return replace(state, through=through)
 
     def _encoded(self, state: DecoderState, item: Encoded, out: list[Event]) -> DecoderState:
         state = replace(state, through=max(state.through, item.end))
@@ -214,6 +202,17 @@ class Decoder:
                 }
             )
         return words
+
+
+def _mark(state: DecoderState, item: GapMark | FlushMark | EndMark) -> tuple[Event, int]:
+    """The event of a control mark, and the sample the session has got to."""
+    if isinstance(item, FlushMark):
+        return {"type": "flushed", "flush_id": item.flush_id}, state.through
+    if isinstance(item, GapMark):
+        lost = {"start_ms": _ms(item.start), "end_ms": _ms(item.end), "reason": "client_too_fast"}
+        return {"type": "gap", **lost}, item.end
+    totals = {"audio_ms": _ms(item.samples), "speech_ms": _ms(state.speech), "utterances": state.utterances}
+    return {"type": "end", **totals}, item.samples
 
 
 def _at(sample: int, event: Event) -> Event:

@@ -1,0 +1,125 @@
+"""One suite for every engine: the real one and the one the property tests run on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
+from tests.pipeline import Pipeline, audio_chunks, finals, lasting
+from workers.engines.moonshine import MoonshineEngine
+from workers.engines.silero import SileroDetector
+from workers.stages.acoustic import Acoustic
+from workers.stages.decoder import Decoder
+from workers.stages.frontend import Frontend, VadState
+
+RECORDING = Path(__file__).parents[2] / "ops/assets/demo.flac"
+
+
+@pytest.fixture(scope="module")
+def moonshine():
+    return MoonshineEngine.load()
+
+
+@pytest.fixture(params=["pitch", pytest.param("moonshine", marks=pytest.mark.slow)])
+def engine(request):
+    if request.param == "pitch":
+        return PitchEngine(), NumberVocabulary()
+    real = request.getfixturevalue("moonshine")
+    return real, real.vocabulary
+
+
+@pytest.fixture(params=["loudness", "silero"])
+def detector(request):
+    return LoudnessDetector() if request.param == "loudness" else SileroDetector.load()
+
+
+@pytest.fixture(scope="module")
+def recording() -> np.ndarray:
+    samples, rate = soundfile.read(RECORDING, dtype="int16")
+    assert rate == 16_000
+    return samples
+
+
+def as_float(samples: np.ndarray) -> np.ndarray:
+    return samples.astype(np.float32) / 32768
+
+
+def test_encoding_is_half_precision_and_the_same_every_time(engine, recording):
+    encoder, _ = engine
+
+    hidden = encoder.encode(as_float(recording[:32_000]))
+
+    assert hidden.dtype == np.float16
+    assert np.array_equal(hidden, encoder.encode(as_float(recording[:32_000])))
+
+
+@pytest.mark.parametrize("samples", [1, 399, 8_000])
+def test_audio_of_any_length_can_be_encoded_and_decoded(engine, samples):
+    encoder, _ = engine
+
+    encoder.decode(encoder.encode(np.full(samples, 0.01, np.float32)), limit=5)
+
+
+def test_a_hypothesis_begins_with_what_was_forced_and_has_a_score_for_every_token(engine, recording):
+    encoder, _ = engine
+    hidden = encoder.encode(as_float(recording[:48_000]))
+
+    found = encoder.decode(hidden, forced=[450, 300], limit=10)
+
+    assert found.tokens[:2] == (450, 300)
+    assert len(found.logprobs) == len(found.tokens) <= 10
+    assert all(score <= 0 for score in found.logprobs)
+
+
+def test_a_wrong_guess_is_not_believed(engine, recording):
+    encoder, _ = engine
+    hidden = encoder.encode(as_float(recording[:48_000]))
+    greedy = encoder.decode(hidden, limit=30)
+
+    misled = encoder.decode(hidden, guess=[9999, 1234], limit=30)
+
+    assert misled.tokens[0] == greedy.tokens[0]
+
+
+def test_text_of_a_prefix_is_a_prefix_of_the_text(engine, recording):
+    encoder, vocabulary = engine
+    tokens = encoder.decode(encoder.encode(as_float(recording[:64_000])), limit=40).tokens
+
+    assert tokens
+    for cut in (i for i, token in enumerate(tokens) if vocabulary.starts_word(token)):
+        assert vocabulary.text(tokens).startswith(vocabulary.text(tokens[:cut]))
+
+
+def test_a_detector_keeps_nothing_between_sessions(detector, recording):
+    frames = as_float(recording[16_000 : 16_000 + 20 * 512]).reshape(-1, 512)
+
+    def probabilities(other_session_between: bool):
+        state, other, found = VadState(), VadState(), []
+        for frame in frames:
+            probability, state = detector.probability(state, frame)
+            found.append(probability)
+            if other_session_between:
+                _, other = detector.probability(other, frame[::-1].copy())
+        return found
+
+    assert probabilities(False) == probabilities(True)
+
+
+@pytest.mark.slow
+def test_the_recordings_last_text_is_the_same_however_its_chunks_are_grouped(moonshine, recording):
+    chunks = audio_chunks(recording)
+
+    def run(groups, reload):
+        stages = [
+            Frontend(SileroDetector.load()),
+            Acoustic(moonshine),
+            Decoder(moonshine, moonshine.vocabulary),
+        ]
+        return lasting(Pipeline(stages).run(chunks, groups, reload=reload))
+
+    one_by_one = run([1] * len(chunks), reload=False)
+
+    assert "best of times" in finals(one_by_one)[0]["text"]
+    assert run([3, 1, 7, 2, 11, 1, 5], reload=True) == one_by_one

@@ -1,0 +1,262 @@
+"""Workers on a real Redis: whoever does the work, and whoever dies doing it, the transcript is the same."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+
+from gateway.ingest import Ingest, open_session
+from shared.protocol import SessionOptions
+from shared.redis_client import RedisClients
+from shared.settings import WorkerSettings
+from tests.conftest import wait_until
+from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
+from tests.pipeline import Pipeline, audio_chunks, lasting
+from tests.unit.test_stages import silence, speech
+from workers.stages.acoustic import Acoustic
+from workers.stages.decoder import Decoder
+from workers.stages.frontend import Frontend
+from workers.worker import Worker
+
+ENGINE = PitchEngine()
+SETTINGS = WorkerSettings(lease_s=0.4)
+
+
+def stages(names="frontend acoustic decoder"):
+    every = [Frontend(LoudnessDetector()), Acoustic(ENGINE), Decoder(ENGINE, NumberVocabulary())]
+    return [stage for stage in every if stage.name in names]
+
+
+def talk(seed: int) -> np.ndarray:
+    return np.concatenate([silence(0.5), speech(2.2, seed), silence(1.2), speech(3.1, seed + 1)])
+
+
+def expected(seed: int) -> list[dict]:
+    return lasting(Pipeline(stages()).run(audio_chunks(talk(seed)), [1] * 50))
+
+
+class Session:
+    """A session's client side, without a gateway."""
+
+    def __init__(self, clients: RedisClients, sid: str, seed: int) -> None:
+        self.clients = clients
+        self.sid = sid
+        self.ingest = Ingest(clients, sid)
+        self.chunks = audio_chunks(talk(seed))
+        self.seed = seed
+
+    @classmethod
+    async def open(cls, clients: RedisClients, seed: int) -> "Session":
+        return cls(clients, (await open_session(clients, SessionOptions())).session, seed)
+
+    async def send(self, count: int = 1) -> None:
+        for chunk in self.chunks[self.ingest.seq : self.ingest.seq + count]:
+            await self.ingest.append(chunk.kind, chunk.payload, 0)
+
+    async def events(self) -> list[dict]:
+        stored = await self.clients.commands.xrange(self.clients.keys.events(self.sid))
+        return [json.loads(fields[b"e"]) for _, fields in stored]
+
+    async def over(self) -> bool:
+        return await self.clients.meta_field(self.sid, "status") != b"open"
+
+    async def check(self) -> None:
+        """Numbered without holes, and what lasts of it as computed without a fleet."""
+        events = await self.events()
+        assert [event["event"] for event in events] == list(range(1, len(events) + 1))
+        bare = [{k: v for k, v in e.items() if k not in ("event", "v", "session", "trace")} for e in events]
+        assert lasting(bare) == expected(self.seed)
+
+
+async def nothing_is_pending(clients) -> bool:
+    names = [
+        clients.keys.ready(p, s)
+        for p in range(clients.keys.partitions)
+        for s in ("frontend", "acoustic", "decoder")
+    ]
+    return sum([await clients.commands.xlen(name) for name in names]) == 0
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        ["frontend acoustic decoder"] * 3,
+        ["frontend", "acoustic decoder", "acoustic decoder"],
+        ["frontend", "acoustic", "decoder"],
+        ["frontend", "acoustic", "acoustic decoder", "decoder"],
+    ],
+    ids=["fused", "two stages fused", "split", "split and fused side by side"],
+)
+async def test_two_sessions_over_several_workers_read_as_over_one(clients, layout):
+    """One piece of work each in turn: neighbouring chunks of a session go to different workers."""
+    workers = [Worker(clients, SETTINGS, stages(names), f"w{i}") for i, names in enumerate(layout)]
+    sessions = [await Session.open(clients, seed) for seed in (1, 20)]
+
+    while any(session.ingest.seq < len(session.chunks) for session in sessions):
+        for session in sessions:
+            await session.send()
+        for worker in workers:
+            await worker.work()
+        workers.append(workers.pop(0))
+    while any([await worker.work() for worker in workers]):
+        pass
+
+    for session in sessions:
+        await session.check()
+    assert await nothing_is_pending(clients)
+
+
+async def test_every_chunk_of_a_session_can_be_done_by_another_worker(clients):
+    workers = [Worker(clients, SETTINGS, stages(), f"w{i}") for i in range(3)]
+    session = await Session.open(clients, 1)
+
+    for i in range(len(session.chunks)):
+        await session.send()
+        assert await workers[i % 3].work()
+
+    await session.check()
+    hands = [hop["worker"] for event in await session.events() for hop in event["trace"]["hops"]]
+    assert set(hands) == {"w0", "w1", "w2"}
+
+
+async def test_a_worker_that_dies_in_the_middle_of_a_pass_costs_no_word(clients):
+    """It took the token and never came back; a peer takes over when the lease has run out."""
+    session = await Session.open(clients, 1)
+    await session.send(4)
+    dead = Worker(clients, SETTINGS, stages(), "dead")
+    assert await dead._queue.take()
+
+    peer = Worker(clients, SETTINGS, stages(), "peer")
+    await peer.start()
+    await session.send(100)
+    await wait_until(session.over)
+    await peer.stop(5)
+
+    await session.check()
+    assert await nothing_is_pending(clients)
+
+
+async def test_a_paused_workers_late_commit_is_refused(clients):
+    """Both computed the same pass; only the one who holds the token may write."""
+    session = await Session.open(clients, 1)
+    await session.send(4)
+    slow, peer = (Worker(clients, SETTINGS, stages(), name) for name in ("slow", "peer"))
+    token = await slow._queue.take()
+    job = await slow._runner._load(token)
+    await wait_until(lambda: _reclaimed(peer))
+    await peer._pass(peer._waiting.popleft())
+    before = await session.events()
+
+    from workers.compute import run_pass
+
+    late = run_pass(job, lambda: 0.0, lambda: 0.0)
+    from shared.errors import Stale
+
+    with pytest.raises(Stale):
+        await slow._runner._commit(token, late)
+
+    assert await session.events() == before
+
+
+async def _reclaimed(worker: Worker) -> bool:
+    await worker._reclaim()
+    return bool(worker._waiting)
+
+
+class PoisonedDetector(LoudnessDetector):
+    """A model that can't take one session's audio."""
+
+    def probability(self, state, frame):
+        if (frame == 0.5).all():
+            raise RuntimeError("cannot take this")
+        return super().probability(state, frame)
+
+
+@pytest.mark.filterwarnings("ignore")
+async def test_poison_ends_its_own_session_and_nobody_else_notices(clients):
+    stages_ = [Frontend(PoisonedDetector()), *stages("acoustic decoder")]
+    workers = [Worker(clients, WorkerSettings(lease_s=0.2), stages_, f"w{i}") for i in range(2)]
+    poisoned, healthy = await Session.open(clients, 1), await Session.open(clients, 20)
+    await poisoned.ingest.append("audio", np.full(5120, 16384, "<i2").tobytes(), 0)
+    for worker in workers:
+        await worker.start()
+
+    await healthy.send(100)
+    await wait_until(healthy.over)
+    await wait_until(poisoned.over)
+    for worker in workers:
+        await worker.stop(5)
+
+    await healthy.check()
+    (event,) = await poisoned.events()
+    assert (event["type"], event["code"], event["event"]) == ("error", "stage_failed", 1)
+    assert "failed 3 times" in event["message"]
+    dead = [await clients.commands.xrange(clients.keys.dead(p)) for p in range(4)]
+    assert [entry[b"s"].decode() for stream in dead for _, entry in stream] == [poisoned.sid]
+    assert await nothing_is_pending(clients)
+
+
+async def test_a_worker_told_to_stop_hands_its_waiting_tokens_back_at_once(clients):
+    sessions = [await Session.open(clients, seed) for seed in (1, 2, 3)]
+    for session in sessions:
+        await session.send(2)
+    leaving = Worker(clients, SETTINGS, stages(), "leaving")
+    leaving._accept([await leaving._queue.take() for _ in sessions])
+    leaving.quiet()
+    leaving._task = asyncio.create_task(leaving._run())
+    leaving._leases.start()
+    await leaving.stop(5)
+
+    peer = Worker(clients, SETTINGS, stages(), "peer")
+    assert [await peer.work() for _ in sessions] == [True, True, True]
+
+
+async def test_only_a_worker_that_takes_work_is_in_the_heartbeats(clients):
+    worker = Worker(clients, SETTINGS, stages("frontend"), "w1")
+    beats = clients.keys.workers("frontend")
+    assert await clients.commands.hlen(beats) == 0
+
+    await worker.start()
+    await wait_until(lambda: clients.commands.hexists(beats, "w1"))
+    worker.quiet()
+    await wait_until(lambda: _absent(clients, beats))
+    await worker.stop(5)
+
+
+async def _absent(clients, beats) -> bool:
+    return not await clients.commands.hexists(beats, "w1")
+
+
+async def test_a_lease_is_kept_alive_while_inference_takes_longer_than_it(clients):
+    """The renewal thread does not depend on the event loop, which is blocked here."""
+    import time
+
+    session = await Session.open(clients, 1)
+    await session.send(4)
+    busy = Worker(clients, SETTINGS, stages(), "busy")
+    busy._leases.start()
+    token = await busy._queue.take()
+    busy._accept([token])
+
+    time.sleep(3 * SETTINGS.lease_s)  # noqa: ASYNC251 - the blocked loop is the point
+
+    peer = Worker(clients, SETTINGS, stages(), "peer")
+    await peer._reclaim()
+    assert not peer._waiting
+    await busy.stop(5)
+
+
+async def test_a_worker_recovers_from_a_flushed_server(clients):
+    """Groups are gone: they are made again, and new sessions are served."""
+    worker = Worker(clients, SETTINGS, stages(), "w1")
+    await worker.start()
+    await clients.commands.flushall()
+
+    await wait_until(lambda: clients.commands.exists(clients.keys.deployment()))
+    session = await Session.open(clients, 1)
+    await session.send(100)
+    await wait_until(session.over)
+    await worker.stop(5)
+
+    await session.check()
