@@ -16,7 +16,7 @@ from shared.protocol import SessionOptions
 
 _FIRST_LOOK = 64  # bytes; then at every doubling: a dozen looks at most, however small the frames are
 _HEAD_BYTES = 65_536
-_MIN_SAMPLES = 2_000  # non-zero ones before statistics count: 1/8 s at 16 kHz
+_MIN_SAMPLES = 500  # non-zero ones before statistics count: 1/16 s at 8 kHz
 _MAX_JSON = 4_096  # control messages are shorter
 _TEXT = re.compile(rb"[\t\n\r\x20-\x7e]*")
 
