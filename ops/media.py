@@ -4,9 +4,11 @@ Decoding happens in a child process: container libraries crash on some files (Py
 on an 8-channel m4a), hang on others, and a damaged file must cost one line, not the run.
 """
 
-import multiprocessing as mp
-import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +32,7 @@ class MediaDecoder:
     def __init__(self, *, timeout_s: float = 120.0) -> None:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._child: mp.process.BaseProcess | None = None
+        self._child: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
 
     def __enter__(self) -> Self:
@@ -57,8 +59,7 @@ class MediaDecoder:
             return
         self._pipe.close()
         self._child.kill()  # it holds nothing that could be lost
-        self._child.join()
-        self._child.close()
+        self._child.wait()
         self._child = self._pipe = None
 
     def _ask(self, path: Path) -> tuple[bytes, str]:
@@ -75,28 +76,31 @@ class MediaDecoder:
         return b"", problem
 
     def _start(self) -> Connection:
-        # spawn: a fork would copy our threads' locks
-        context = mp.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._child = context.Process(target=_serve, args=(theirs,), name="media-decoder", daemon=True)
-        self._child.start()
+        # Not multiprocessing.Process: that leaves its resource tracker running for a moment after we are gone.
+        self._pipe, theirs = Pipe()
+        fd = theirs.fileno()
+        command = [sys.executable, "-m", "ops.media", str(fd)]
+        # In a session of its own Ctrl-C does not reach it: it ends when our end of the pipe closes. What codecs
+        # write to standard error is about bytes, not for people.
+        self._child = subprocess.Popen(
+            command, pass_fds=[fd], start_new_session=True, stderr=subprocess.DEVNULL
+        )
         theirs.close()
         return self._pipe
 
 
 def _serve(pipe: Connection) -> None:
     """Answer paths with (samples, problem) until the other end of the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
-    while True:
-        try:
-            path = pipe.recv()
-        except EOFError:
-            return
-        try:
-            answer = (_decode(path), "")
-        except BadInput as error:
-            answer = (b"", str(error))
-        pipe.send(answer)
+    with suppress(EOFError, ConnectionError):
+        while True:
+            pipe.send(_answer(pipe.recv()))
+
+
+def _answer(path: str) -> tuple[bytes, str]:
+    try:
+        return _decode(path), ""
+    except BadInput as error:
+        return b"", str(error)
 
 
 def _decode(path: str) -> bytes:
@@ -148,3 +152,7 @@ def _decode_container(path: str) -> tuple[NDArray[np.float32], int]:
     except (av.FFmpegError, ValueError) as error:
         raise BadInput("not audio that FFmpeg can read; raw PCM needs a WAV header first") from error
     return np.concatenate(blocks) if blocks else np.empty((0, 1), np.float32), rate or RATE
+
+
+if __name__ == "__main__":
+    _serve(Connection(int(sys.argv[1])))

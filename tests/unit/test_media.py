@@ -131,7 +131,7 @@ def test_a_file_that_kills_the_child_costs_only_itself(tmp_path):
     with MediaDecoder() as decoder:
         decoder.decode(tmp_path / "good.wav")
         decoder._child.kill()
-        decoder._child.join()
+        decoder._child.wait()
 
         with pytest.raises(BadInput, match=r"good\.wav: the decoder crashed"):
             decoder.decode(tmp_path / "good.wav")
