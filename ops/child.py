@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -13,6 +12,8 @@ from shared.errors import StageFailed
 # A model loads in 1 to 3 s; whoever lived for this long has started properly.
 _SETTLED_MS = 10_000
 _QUICK_DEATHS = 4
+# the descriptor: a progress bar may have replaced sys.stderr
+_STDERR = 2
 
 Say = Callable[[str], None]
 
@@ -95,7 +96,7 @@ class Child:
         self._process = await asyncio.create_subprocess_exec(
             *tethered(self._command),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=sys.stderr,  # standard output belongs to the command that runs the fleet
+            stdout=_STDERR,  # standard output belongs to the command that runs the fleet
             env=self._environment,
             start_new_session=True,  # the terminal's Ctrl-C is for the supervisor, which drains in order
         )

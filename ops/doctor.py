@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ops.embedded import EmbeddedRedis
@@ -43,5 +44,7 @@ def _table(findings: Sequence[Finding]) -> Table:
     table = Table("what", "", "found", "what to do", box=None, pad_edge=False)
     for finding in findings:
         style = _STYLE[finding.verdict]
-        table.add_row(finding.what, f"[{style}]{finding.verdict}[/]", finding.detail, finding.advice)
+        table.add_row(
+            finding.what, f"[{style}]{finding.verdict}[/]", escape(finding.detail), escape(finding.advice)
+        )
     return table
