@@ -18,7 +18,7 @@ _BINS = FRAME // 2 + 1
 # Square root of the periodic Hann window, before and after: halves overlap to exactly 1.
 _WINDOW = np.sin(np.pi * np.arange(FRAME) / FRAME).astype(np.float32)
 
-_GAIN_FLOOR = np.float32(0.25)  # -12 dB; see ops/decisions/0003-noise-reduction.md
+_GAIN_FLOOR = np.float32(0.56)  # -5 dB; ops/decisions/0003-noise-reduction.md compares
 _LEARNING_FRAMES = 6  # the first 100 ms are taken for noise; speech there is unlearned within a second
 _SNR_IF_SPEECH = np.float32(10**1.5)  # 15 dB, and the two smoothing constants: as published
 _NOISE_SMOOTHING = np.float32(0.8)
