@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from shared.events import ErrorEvent, Final, Gap, Partial, TranscriptEvent
+from shared.events import Final, Gap, Partial, TranscriptEvent
 
 # The open utterance keeps to its last lines: a taller live area than the terminal would scroll and leave copies.
 _OPEN_LINES = 4
@@ -47,8 +47,6 @@ class Captions:
             case Gap():
                 lost = (event.end_ms - event.start_ms) / 1000
                 self._line(Text(f"[{lost:.1f} s of audio lost: {event.reason}]", style="yellow"))
-            case ErrorEvent():
-                self._line(Text(f"[{event.code}: {event.message}]", style="red"))
 
     def _update(self, partial: Partial) -> None:
         text = Text(partial.text[: partial.stable])

@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from shared.errors import BadInput, Misconfigured, Overloaded, ScribeError, StageFailed
-from shared.events import End, TranscriptEvent
+from shared.events import End, ErrorEvent, TranscriptEvent
 from shared.protocol import (
     SERVER_ADAPTER,
     EndOfAudio,
@@ -57,17 +57,10 @@ class StreamClient:
     async def __aenter__(self) -> Self:
         self._socket = await self._connect()
         try:
-            async with asyncio.timeout(self._connect_s):
-                first = await self._receive()
-            if not isinstance(first, Ready):
-                raise BadInput(f"{self.url} speaks another protocol: its first message is not `ready`")
-        except TimeoutError as error:
-            await self.close()
-            raise Overloaded(f"{self.url} took the connection but was not ready in {self._connect_s:g} s") from error
+            self._ready = await self._first_message()
         except BaseException:
             await self.close()
             raise
-        self._ready = first
         return self
 
     async def __aexit__(
@@ -90,7 +83,7 @@ class StreamClient:
             await self._socket.close()
 
     async def __aiter__(self) -> AsyncIterator[TranscriptEvent | Pong]:
-        """Messages up to and including `end`. Raises if the connection closes before it."""
+        """Messages up to and including `end`. Raises after an `error` event, or if the connection closes before."""
         while True:
             message = await self._receive()
             if isinstance(message, Ready):
@@ -98,6 +91,8 @@ class StreamClient:
             yield message
             if isinstance(message, End):
                 return
+            if isinstance(message, ErrorEvent):
+                raise error_named(message.code, message.message)
 
     async def _connect(self) -> ClientConnection:
         # The library finds proxies in the environment; nothing on this machine is behind one.
@@ -125,6 +120,18 @@ class StreamClient:
                 f"no gateway answers at {self.url}: start one with `streamscribe serve`"
             ) from error
 
+    async def _first_message(self) -> Ready:
+        try:
+            async with asyncio.timeout(self._connect_s):
+                first = await self._receive()
+        except TimeoutError as error:
+            raise Overloaded(
+                f"{self.url} took the connection but was not ready in {self._connect_s:g} s"
+            ) from error
+        if not isinstance(first, Ready):
+            raise BadInput(f"{self.url} speaks another protocol: its first message is not `ready`")
+        return first
+
     async def _send(self, data: str | bytes) -> None:
         try:
             await self.socket.send(data)
@@ -139,8 +146,13 @@ class StreamClient:
         except ValidationError as error:
             raise BadInput(f"{self.url} sent a message that protocol version 1 does not have") from error
         if isinstance(message, Problem):
-            raise _ERRORS.get(message.code, StageFailed)(message.message)
+            raise error_named(message.code, message.message)
         return message
+
+
+def error_named(code: str, message: str) -> ScribeError:
+    """Rebuild an error that came over the wire; one of a newer version is a StageFailed."""
+    return _ERRORS.get(code, StageFailed)(message)
 
 
 def stream_url(url: str, options: BaseModel) -> str:

@@ -5,8 +5,9 @@ import asyncio
 from rich.console import Console
 
 from ops.captions import Captions
+from ops.client import error_named
 from shared.errors import BadInput, Misconfigured
-from shared.events import End, parse_event
+from shared.events import End, ErrorEvent, parse_event
 from shared.redis_client import RedisClients, connect
 from shared.settings import RedisSettings
 from shared.transcripts import TranscriptHub
@@ -15,7 +16,7 @@ from shared.transcripts import TranscriptHub
 def listen(
     session: str, settings: RedisSettings, *, partials: bool | None, console: Console | None = None
 ) -> None:
-    """Show everything the session has said and says, until its `end`. Raises BadInput when there is no such session."""
+    """Show everything the session has said and says, until its `end`. Raises BadInput without such a session, and its own error."""
     if not settings.url:
         raise Misconfigured(
             "listening needs the fleet's Redis: give its address with --redis-url or SCRIBE_REDIS_URL"
@@ -44,6 +45,8 @@ async def _follow(session: str, clients: RedisClients, captions: Captions) -> No
             async for numbered in await hub.follow(session):
                 event = parse_event(numbered.raw)
                 captions.show(event)
+                if isinstance(event, ErrorEvent):
+                    raise error_named(event.code, event.message)
                 if isinstance(event, End):
                     return
     finally:

@@ -10,7 +10,7 @@ from websockets.asyncio.server import serve
 from ops.client import StreamClient, stream_url
 from ops.streaming import stream_pcm
 from shared.errors import BadInput, Misconfigured, Overloaded, StageFailed
-from shared.events import End, Final
+from shared.events import End, ErrorEvent, Final
 from shared.protocol import EndOfAudio, Flush, Problem, Ready, SessionOptions
 
 READY = Ready(
@@ -119,6 +119,30 @@ async def test_a_problem_becomes_the_error_that_its_code_names(code, error):
     async with gateway(handler) as url:
         with pytest.raises(error, match="sample_rate must be"):
             await stream_pcm(url, b"")
+
+
+async def test_an_error_event_ends_the_session_with_that_error():
+    event = ErrorEvent(session="s1", event=1, code="stage_failed", message="gave up after 3 attempts")
+
+    async def handler(socket):
+        await socket.send(READY)
+        await socket.send(event.model_dump_json())
+
+    async with gateway(handler) as url:
+        with pytest.raises(StageFailed, match="gave up after 3"):
+            await stream_pcm(url, bytes(32_000))
+
+
+async def test_an_error_event_ends_the_session_with_that_error():
+    event = ErrorEvent(session="s1", event=1, code="overloaded", message="the fleet is over its capacity")
+
+    async def handler(socket):
+        await socket.send(READY)
+        await socket.send(event.model_dump_json())
+
+    async with gateway(handler) as url:
+        with pytest.raises(Overloaded, match="over its capacity"):
+            await stream_pcm(url, bytes(32_000))
 
 
 @pytest.mark.parametrize(
