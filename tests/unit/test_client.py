@@ -122,18 +122,6 @@ async def test_a_problem_becomes_the_error_that_its_code_names(code, error):
 
 
 async def test_an_error_event_ends_the_session_with_that_error():
-    event = ErrorEvent(session="s1", event=1, code="stage_failed", message="gave up after 3 attempts")
-
-    async def handler(socket):
-        await socket.send(READY)
-        await socket.send(event.model_dump_json())
-
-    async with gateway(handler) as url:
-        with pytest.raises(StageFailed, match="gave up after 3"):
-            await stream_pcm(url, bytes(32_000))
-
-
-async def test_an_error_event_ends_the_session_with_that_error():
     event = ErrorEvent(session="s1", event=1, code="overloaded", message="the fleet is over its capacity")
 
     async def handler(socket):
