@@ -150,6 +150,7 @@ class Connection:
         if isinstance(control, Ping):
             await self._socket.send_text(Pong(id=control.id).model_dump_json())
         elif isinstance(control, Flush):
+            await self._feed.write(self._decoder.finish())
             self._feed.mark("flush", control.id.encode())
         elif isinstance(control, EndOfAudio):
             await self._end()
@@ -185,11 +186,11 @@ class Connection:
 
     async def _finish(self) -> None:
         """What was said before the client left or was refused is decoded to its end; then nothing remains."""
+        if self._follower:
+            await self._follower.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._follower:
-            await self._follower.close()
         if self._feed and self._feeding:
             if self._state is not session.State.ENDING:
                 self._feed.mark("end")
