@@ -48,6 +48,18 @@ def test_what_is_finally_said_does_not_depend_on_how_chunks_are_grouped(groups, 
     assert lasting(grouped) == lasting(one_by_one)
 
 
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(1, 9), max_size=60), st.booleans())
+def test_noise_reduction_does_not_depend_on_grouping_either(groups, reload):
+    chunks, options = audio_chunks(np.concatenate([speech(2), silence(1), speech(1)])), SessionOptions(denoise=True)
+    one_by_one = Pipeline(stages(), options).run(chunks, [1] * 99)
+
+    grouped = Pipeline(stages(), options).run(chunks, groups, reload=reload)
+
+    assert lasting(grouped) == lasting(one_by_one)
+    assert one_by_one[-1]["audio_ms"] == 4000
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(80, 1000))
 def test_what_is_finally_said_does_not_depend_on_the_length_of_chunks(chunk_ms):

@@ -5,7 +5,7 @@ in the middle of a rolling upgrade, starts a fresh one there. It loses the open 
 """
 
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from workers.wire import pack, unpack
 
@@ -30,7 +30,10 @@ def load(schema: int, kind: type[S], blob: bytes) -> S | Position:
 def _build(kind: type[S], values: Any) -> S:
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    nested = [
-        _build(hints[n], v) if is_dataclass(hints[n]) else v for n, v in zip(names, values, strict=True)
-    ]
-    return kind(*nested)
+    return kind(*(_field(hints[name], value) for name, value in zip(names, values, strict=True)))
+
+
+def _field(hint: Any, value: Any) -> Any:
+    """A nested dataclass, or an optional one, is built from its values; everything else is as it travelled."""
+    nested = next((kind for kind in (hint, *get_args(hint)) if is_dataclass(kind)), None)
+    return value if nested is None or value is None else _build(nested, value)  # type: ignore[arg-type]

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from shared.protocol import SessionOptions
 from workers.stage import Step
-from workers.stages import codec
+from workers.stages import codec, denoise
 from workers.stages.codec import Position
+from workers.stages.denoise import DenoiseState
 from workers.stages.endpointing import FRAME, ONSET_FRAMES, PREROLL, Close, Endpointer, Open
 from workers.wire import AudioChunk, Closed, EndMark, FlushMark, GapMark, Opened, Speech, SpeechItem, Through
 
@@ -42,6 +43,7 @@ class FrontendState:
     pending: bytes = b""  # less than a frame of samples not yet seen by the detector
     held: bytes = b""  # samples before endpointer.sample that an utterance may still reach back to
     sent: int = 0  # audio before this sample has gone to the acoustic stage
+    cleaner: DenoiseState | None = None  # only with the option denoise
 
 
 class Frontend:
@@ -67,9 +69,10 @@ class Frontend:
     ) -> Step[FrontendState, SpeechItem]:
         outputs: list[SpeechItem] = []
         for chunk in inputs:
-            if chunk.kind == "audio":
-                state = self._audio(state, chunk.payload, options, outputs)
-            else:
+            state, pcm = _cleaned(state, chunk) if options.denoise else (state, chunk.payload)
+            if chunk.kind == "audio" or options.denoise:
+                state = self._audio(state, pcm, options, outputs)
+            if chunk.kind != "audio":
                 state = self._mark(state, chunk, outputs)
         if outputs:
             outputs.append(Through(state.endpointer.sample + len(state.pending) // 2))
@@ -118,6 +121,18 @@ class Frontend:
         out.append(FlushMark(chunk.payload.decode()) if chunk.kind == "flush" else EndMark(end))
         # The detector goes on in whole frames: the pending samples stay pending for it, but are sent already.
         return replace(told, endpointer=endpointer, held=state.held)
+
+
+def _cleaned(state: FrontendState, chunk: AudioChunk) -> tuple[FrontendState, bytes]:
+    """The chunk after noise reduction; at a mark, what noise reduction was still holding."""
+    cleaner = state.cleaner or denoise.initial()
+    if chunk.kind == "audio":
+        samples = np.frombuffer(chunk.payload, "<i2").astype(np.float32) / np.float32(32768)
+        cleaner, samples = denoise.denoise(cleaner, samples)
+    else:
+        cleaner, samples = denoise.flush(cleaner)
+    pcm = np.clip(np.rint(samples * 32768), -32768, 32767).astype("<i2").tobytes()
+    return replace(state, cleaner=cleaner), pcm
 
 
 def _tell(state: FrontendState, events: Sequence[Open | Close], out: list[SpeechItem]) -> FrontendState:
