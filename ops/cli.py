@@ -180,6 +180,10 @@ def evaluate(
     offline: Annotated[
         bool, typer.Option("--offline", help="Whole recordings through the model, without a fleet.")
     ] = False,
+    details: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what was heard in each, worst first, as JSON lines."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
 ) -> None:
     """Measure word error rate, speed and latency on recordings with known words.
@@ -198,8 +202,16 @@ def evaluate(
     from ops.report import print_report
 
     plan = Plan(
-        manifest=manifest, pattern=pattern, limit=limit, url=url, offline=offline, pace=pace, sessions=sessions, loop_s=loop
-    )  # fmt: skip
+        manifest=manifest,
+        pattern=pattern,
+        limit=limit,
+        url=url,
+        offline=offline,
+        pace=pace,
+        sessions=sessions,
+        loop_s=loop,
+        details=details,
+    )
     with MediaDecoder() as decoder:
         takes = plan_takes(plan, decoder)
         with evaluation_bar(Console(stderr=True), len(takes)) as progress:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from ops import scoring
 from ops.manifests import Take, continuous, read_manifest
 from ops.media import RATE, MediaDecoder
-from ops.report import Outcome, Report, build_report
+from ops.report import Outcome, Report, build_report, write_details
 from ops.streaming import Heard, Recording, stream_pcm
 from ops.target import gateway_at
 from shared.errors import ScribeError
@@ -32,6 +32,7 @@ class Plan(BaseModel):
     offline: bool = Field(default=False, description="whole utterances through the model, without the fleet")
     pace: float = 1.0
     sessions: int = 1
+    details: Path | None = Field(default=None, description="JSON lines: what was heard in each take")
     loop_s: float | None = Field(default=None, description="seconds of continuous speech in each session")
 
 
@@ -53,6 +54,8 @@ def evaluate(plan: Plan, takes: Sequence[Take], decoder: MediaDecoder, progress:
         outcomes, busy_s = _offline(takes, decoder, progress)
     else:
         outcomes, busy_s = asyncio.run(_through_fleet(plan, takes, decoder, progress))
+    if plan.details is not None:
+        write_details(plan.details, outcomes)
     return build_report(outcomes, sessions=1 if plan.offline else plan.sessions, busy_s=busy_s)
 
 

@@ -1,8 +1,10 @@
 """The figures of an evaluation, as one JSON object and as tables."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pydantic import BaseModel, Field
 from rich.console import Console
@@ -10,6 +12,7 @@ from rich.table import Table
 
 from ops import scoring
 from ops.manifests import Take
+from shared.errors import BadInput
 
 
 @dataclass(slots=True)
@@ -73,6 +76,29 @@ def build_report(outcomes: Sequence[Outcome], *, sessions: int, busy_s: float) -
         words_without_reference=sum(o.score.errors for o in outcomes if not o.score.words),
         subsets={name: _subset(members) for name, members in sorted(by_subset.items())},
     )
+
+
+def write_details(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """One JSON line per take, worst first: where the errors are. Raises BadInput when it cannot be written."""
+    worst_first = sorted(outcomes, key=lambda outcome: -outcome.score.errors)
+    lines = [
+        json.dumps(
+            {
+                "take": outcome.take.name,
+                "errors": outcome.score.errors,
+                "words": outcome.score.words,
+                "reference": outcome.take.reference,
+                "heard": outcome.text,
+                "error": outcome.error,
+            },
+            ensure_ascii=False,
+        )
+        for outcome in worst_first
+    ]
+    try:
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from error
 
 
 def print_report(report: Report, console: Console) -> None:

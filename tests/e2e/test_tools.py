@@ -132,7 +132,7 @@ def test_evaluate_counts_a_recording_that_fails_as_words_missed(recordings, tmp_
         f"path\ttranscript\nread/short.wav\t{FIRST_4_S}\nbroken.wav\tten words " + "x " * 8 + "\n"
     )
 
-    done = streamscribe("evaluate", manifest, "--offline", "--json")
+    done = streamscribe("evaluate", manifest, "--offline", "--json", "--details", tmp_path / "details.jsonl")
 
     report = json.loads(done.stdout)
     assert done.returncode == 1
@@ -140,6 +140,8 @@ def test_evaluate_counts_a_recording_that_fails_as_words_missed(recordings, tmp_
     assert report["subsets"]["read"]["wer"] <= 0.2
     assert report["wer"] >= 10 / 22
     assert "broken.wav" in done.stderr
+    worst, _best = [json.loads(line) for line in (tmp_path / "details.jsonl").read_text().splitlines()]
+    assert (worst["take"], worst["errors"], worst["heard"]) == ("broken.wav", 10, "")
 
 
 def test_continuous_evaluation_repeats_the_list_in_one_session_each(url, recordings):
