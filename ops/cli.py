@@ -2,12 +2,9 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-
-if TYPE_CHECKING:
-    from ops.readiness import Group
 
 from shared.errors import Overloaded, RedisUnavailable, ScribeError
 
@@ -71,13 +68,14 @@ def serve(
 ) -> None:
     """Start Redis, gateway and workers, and stay up until Ctrl-C, which lets sessions finish."""
     from ops.fleet import DEFAULT_LAYOUT, Fleet
+    from ops.launch import worker_group
     from ops.serve import serve as run
     from shared.settings import GatewaySettings, RedisSettings
 
     fleet = Fleet(
         redis=RedisSettings(**_given(url=redis_url, data_dir=data_dir)),
         gateway=GatewaySettings(**_given(host=host, port=port)),
-        layout=[_group(each) for each in worker] if worker else DEFAULT_LAYOUT,
+        layout=[worker_group(each) for each in worker] if worker else DEFAULT_LAYOUT,
     )
     raise typer.Exit(run(fleet))
 
@@ -89,7 +87,9 @@ def gateway(
     redis_url: RedisUrl = None,
 ) -> None:
     """Run one gateway process, in place of this one."""
-    _become("gateway", SCRIBE_GATEWAY_HOST=host, SCRIBE_GATEWAY_PORT=port, SCRIBE_REDIS_URL=redis_url)
+    from ops.launch import become
+
+    become("gateway", SCRIBE_GATEWAY_HOST=host, SCRIBE_GATEWAY_PORT=port, SCRIBE_REDIS_URL=redis_url)
 
 
 @app.command()
@@ -102,7 +102,9 @@ def worker(
     ] = None,
 ) -> None:
     """Run one worker process, in place of this one."""
-    _become(
+    from ops.launch import become
+
+    become(
         "workers",
         stages,
         SCRIBE_REDIS_URL=redis_url,
@@ -129,17 +131,16 @@ def transcribe(
     """Transcribe files through the fleet. Exit code 1 if any failed."""
     from rich.console import Console
 
+    from ops import transcribe as tool
     from ops.progress import file_bars
-    from ops.transcribe import Job, print_results
-    from ops.transcribe import transcribe as run
 
     if len(files) > 1 and output is None and form != "text":
         raise typer.BadParameter(f"several files as {form} need a folder to go to", param_hint="--output")
     errors = Console(stderr=True)
-    job = Job(files=files, form=form, output=output, url=url, pace=pace, sessions=sessions)
+    job = tool.Job(files=files, form=form, output=output, url=url, pace=pace, sessions=sessions)
     with file_bars(errors) as progress:
-        results = run(job, progress)
-    raise typer.Exit(print_results(job, results, errors))
+        results = tool.transcribe(job, progress)
+    raise typer.Exit(tool.print_results(job, results, errors))
 
 
 @app.command()
@@ -195,13 +196,12 @@ def evaluate(
         raise typer.BadParameter("is for sessions through a fleet: leave out --offline", param_hint="--loop")
     from rich.console import Console
 
-    from ops.evaluate import Plan, plan_takes
-    from ops.evaluate import evaluate as run
+    from ops import evaluate as tool
     from ops.media import MediaDecoder
     from ops.progress import evaluation_bar
     from ops.report import print_report
 
-    plan = Plan(
+    plan = tool.Plan(
         manifest=manifest,
         pattern=pattern,
         limit=limit,
@@ -213,13 +213,10 @@ def evaluate(
         details=details,
     )
     with MediaDecoder() as decoder:
-        takes = plan_takes(plan, decoder)
+        takes = tool.plan_takes(plan, decoder)
         with evaluation_bar(Console(stderr=True), len(takes)) as progress:
-            report = run(plan, takes, decoder, progress)
-    if as_json:
-        print(report.model_dump_json())
-    else:
-        print_report(report, Console())
+            report = tool.evaluate(plan, takes, decoder, progress)
+    print(report.model_dump_json()) if as_json else print_report(report, Console())
     raise typer.Exit(1 if report.errors else 0)
 
 
@@ -245,27 +242,6 @@ def demo() -> None:
 def _given(**options: object) -> dict[str, Any]:
     """Keep what was given on the command line; the rest comes from the environment."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _group(text: str) -> "Group":
-    from ops.readiness import Group
-
-    name, _, count = text.partition("=")
-    if count and not count.isdecimal():
-        raise typer.BadParameter(
-            f"{text!r}: expected STAGES or STAGES=N, such as frontend=2", param_hint="--worker"
-        )
-    return Group(name, int(count or 1))
-
-
-def _become(module: str, *arguments: str, **environment: object) -> NoReturn:
-    """Replace this process: signals then reach the gateway or worker itself."""
-    import os
-
-    from shared.settings import child_environment
-
-    changes = {name: str(value) for name, value in _given(**environment).items()}
-    os.execve(sys.executable, [sys.executable, "-m", module, *arguments], child_environment(**changes))
 
 
 def _fail(message: str, advice: str) -> NoReturn:
