@@ -40,6 +40,8 @@ async def serve() -> None:
         port=settings.port,
         ws="websockets-sansio",
         ws_max_size=settings.frame_bytes,
+        # A client that is held back can't answer pings; a silent one ends by the idle time-out.
+        ws_ping_interval=None,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=1,

@@ -41,6 +41,10 @@ CONFIGURE_S = 1.0
 CLOSE_OK, CLOSE_BAD_INPUT, CLOSE_INTERNAL, CLOSE_TRY_LATER, CLOSE_GOING_AWAY = 1000, 1008, 1011, 1013, 1001
 
 
+class _SessionFailed(Exception):
+    """The fleet gave the session up."""
+
+
 class Connection:
     """Serves one WebSocket from accept to close."""
 
@@ -68,6 +72,8 @@ class Connection:
             await self._run()
         except WebSocketDisconnect:
             log.info("client_left", session=self._session)
+        except _SessionFailed:
+            await self._close(CLOSE_INTERNAL)  # its error event has told the client why
         except ScribeError as error:
             await self._refuse(error)
         except Exception:
@@ -86,7 +92,8 @@ class Connection:
             self._state = session.State.STREAMING
         else:
             with contextlib.suppress(TimeoutError):
-                first = await asyncio.wait_for(self._socket.receive(), CONFIGURE_S)
+                async with asyncio.timeout(CONFIGURE_S):
+                    first = await self._socket.receive()
             if first and first["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(first.get("code", 1006))
             if first and first.get("text") is not None:
@@ -132,8 +139,15 @@ class Connection:
         await self._close(CLOSE_OK)
 
     async def _read(self) -> None:
+        """Read until the client leaves or falls silent; only the wait for it counts, not our own holding back."""
         while True:
-            message = await self._socket.receive()
+            try:
+                async with asyncio.timeout(self._settings.idle_s):
+                    message = await self._socket.receive()
+            except TimeoutError as error:
+                raise BadInput(
+                    f"nothing was sent for {self._settings.idle_s:g} s: send audio, a ping now and then, or end"
+                ) from error
             if message["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(message.get("code", 1006))
             await self._handle(message)
@@ -167,7 +181,10 @@ class Connection:
         assert self._follower is not None
         async for event in self._follower:
             await self._socket.send_text(event.raw.decode())
-            if _observe(event) in ("end", "error"):
+            kind = _observe(event)
+            if kind == "error":
+                raise _SessionFailed
+            if kind == "end":
                 return
 
     async def _refuse(self, error: ScribeError) -> None:

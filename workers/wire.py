@@ -38,6 +38,21 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """The utterance may end at sample `end`; if it does, `Closed` says the same. `voiced` as there."""
+
+    end: int
+    voiced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """It did not: speech goes on at this sample."""
+
+    sample: int
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The utterance ends at sample `end` (exclusive). `voiced` samples of it sounded like speech."""
 
@@ -78,20 +93,34 @@ class Encoded:
     """Encoder output over [start, end) of the session's samples, for the decoder to read one hypothesis from."""
 
     utterance: int
-    kind: str  # anchor | partial | final (workers/stages/acoustic.py says what each is for)
+    kind: str  # anchor | partial | prepared | final (workers/stages/acoustic.py says what each is for)
     context: int  # utterances before this one whose audio is included in front
     start: int
     utterance_start: int
     end: int
-    voiced: int  # final only: samples that sounded like speech
+    voiced: int  # prepared and final: samples that sounded like speech
+    loudness: bytes  # prepared and final: of the utterance, one byte per 8 ms (workers/stages/wordtimes.py)
     hidden: npt.NDArray[np.float16]  # [frames, width]
 
 
-SpeechItem = Opened | Speech | Closed | Through | GapMark | FlushMark | EndMark
-EncodedItem = Opened | Encoded | Closed | Through | GapMark | FlushMark | EndMark
+SpeechItem = Opened | Speech | Paused | Resumed | Closed | Through | GapMark | FlushMark | EndMark
+EncodedItem = Opened | Encoded | Resumed | Closed | Through | GapMark | FlushMark | EndMark
 
 _TYPES: dict[str, type] = {
-    t.__name__: t for t in (AudioChunk, Opened, Speech, Closed, Through, GapMark, FlushMark, EndMark, Encoded)
+    t.__name__: t
+    for t in (
+        AudioChunk,
+        Opened,
+        Speech,
+        Paused,
+        Resumed,
+        Closed,
+        Through,
+        GapMark,
+        FlushMark,
+        EndMark,
+        Encoded,
+    )
 }
 
 

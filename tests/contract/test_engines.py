@@ -95,7 +95,7 @@ def test_text_of_a_prefix_is_a_prefix_of_the_text(engine, recording):
 def test_a_detector_keeps_nothing_between_sessions(detector, recording):
     frames = as_float(recording[16_000 : 16_000 + 20 * 512]).reshape(-1, 512)
 
-    def probabilities(other_session_between: bool):
+    def probabilities(*, other_session_between):
         state, other, found = VadState(), VadState(), []
         for frame in frames:
             probability, state = detector.probability(state, frame)
@@ -104,7 +104,7 @@ def test_a_detector_keeps_nothing_between_sessions(detector, recording):
                 _, other = detector.probability(other, frame[::-1].copy())
         return found
 
-    assert probabilities(False) == probabilities(True)
+    assert probabilities(other_session_between=False) == probabilities(other_session_between=True)
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ async def idle_fleet(clients: RedisClients, gateway_settings: GatewaySettings) -
         )
     )
     running = asyncio.create_task(server.serve())
-    while not server.started:
+    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event
         await asyncio.sleep(0.01)
     fleet = Fleet(clients, gateway, server.servers[0].sockets[0].getsockname()[1])
     yield fleet

@@ -9,6 +9,7 @@ import pytest
 import websockets
 
 from shared.protocol import SERVER_ADAPTER
+from shared.settings import GatewaySettings
 from tests.conftest import wait_until
 from tests.e2e.conftest import rest, until
 from tests.pipeline import Pipeline, audio_chunks, finals
@@ -97,7 +98,7 @@ async def test_a_flush_is_answered_after_everything_said_before_it(fleet):
 
     assert (answer[-1]["flush_id"], second[-1]["flush_id"]) == ("a", "b")
     assert len(texts(answer)) == len(texts(second)) == 1
-    assert [e for e in answer if e["type"] == "final"][0]["end_ms"] == 1000
+    assert next(e for e in answer if e["type"] == "final")["end_ms"] == 1000
 
 
 @pytest.mark.parametrize("audio", [b"", silence(3).tobytes()], ids=["zero bytes", "silence only"])
@@ -188,6 +189,32 @@ async def test_a_frame_that_is_too_large_closes_only_its_own_connection(fleet):
 
     assert bad.close_code == 1009
     assert texts(messages) == expected_texts(talk())
+
+
+class TestIdle:
+    @pytest.fixture
+    def gateway_settings(self):
+        return GatewaySettings(port=0, idle_s=0.2)
+
+    async def test_a_client_that_falls_silent_is_told_so_and_its_session_ends(self, fleet):
+        async with fleet.connect() as socket:
+            (ready,) = await until(socket, "ready")
+            messages = await rest(socket)
+
+        assert "nothing was sent for 0.2 s" in problem(messages)["message"]
+        await wait_until(lambda: _ended(fleet, ready["session"]))
+
+
+async def test_a_session_that_the_fleet_gave_up_closes_with_its_error_event(fleet):
+    async with fleet.connect() as socket:
+        (ready,) = await until(socket, "ready")
+        keys, body = fleet.clients.keys, '{"v":1,"type":"error","code":"stage_failed","message":"..."}'
+        names = [keys.meta(ready["session"]), keys.events(ready["session"])]
+        await fleet.clients.run("emit", names, [keys.channel(ready["session"]), 60_000, "failed", body])
+        messages = await rest(socket)
+
+    assert messages[-1]["code"] == "stage_failed"
+    assert socket.close_code == 1011
 
 
 async def test_what_a_client_said_before_it_vanished_is_still_decoded(fleet):

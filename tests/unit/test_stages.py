@@ -11,7 +11,7 @@ from tests.pipeline import Pipeline, audio_chunks, finals, lasting
 from workers.stages.acoustic import Acoustic
 from workers.stages.decoder import Decoder
 from workers.stages.frontend import Frontend
-from workers.wire import AudioChunk, Closed, Opened, Speech, Through
+from workers.wire import AudioChunk, Closed, Opened, Paused, Speech, Through
 
 RATE = 16_000
 ENGINE = PitchEngine()
@@ -81,6 +81,7 @@ def test_an_utterance_reaches_back_300_ms_and_ends_after_the_endpointing_time():
     ended = 32_768 + 3_200
     assert [item for item in items if not isinstance(item, Speech)] == [
         Opened(1, opened),
+        Paused(ended, 16_384),
         Closed(1, ended, 16_384),
         Through(len(audio)),
     ]
@@ -106,7 +107,7 @@ def test_speech_over_15_s_is_cut_at_its_quietest_point_of_the_last_second():
 
 
 def test_long_speech_ends_at_a_short_pause():
-    audio = np.concatenate([speech(11), silence(0.25), speech(1)])
+    audio = np.concatenate([speech(11), silence(0.3), speech(1)])
 
     items = Pipeline([Frontend(LoudnessDetector())]).feed(audio_chunks(audio)[:-1])
 

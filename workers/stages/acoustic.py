@@ -4,10 +4,11 @@ Theory. Such a model re-encodes the open utterance at every pass, and its quanti
 tokens for different calls, so a transcript would depend on how chunks happened to be grouped into passes.
 Therefore passes come in three kinds, and only those at places fixed in audio time leave a trace:
 
-- *anchor*: at multiples of 1.28 s of session audio inside the utterance, over the audio up to exactly there. Two
-  successive anchors decide what is stable. Every worker, however late, makes every anchor.
+- *anchor*: at multiples of 1.28 s of session audio inside the utterance, pauses left out, over the audio up to
+  exactly there. Two successive anchors decide what is stable. Every worker, however late, makes every anchor.
 - *final*: at the end of the utterance, with the utterances shortly before it as context.
-- *partial*: whatever else has arrived, for display only. Skipped when the worker is behind.
+- *prepared*: the final, computed at a pause in case the utterance ends there; if it does, it is there at once.
+- *partial*: whatever else has arrived, for display only. Skipped when the worker is behind, and during a pause.
 
 The encoder sees [start, end) of the session's samples; silence that was never sent is zeros.
 """
@@ -23,7 +24,18 @@ from shared.protocol import SessionOptions
 from workers.stage import Step
 from workers.stages import codec
 from workers.stages.codec import Position
-from workers.wire import SAMPLE_RATE, Closed, Encoded, EncodedItem, Opened, Speech, SpeechItem
+from workers.stages.wordtimes import loudness
+from workers.wire import (
+    SAMPLE_RATE,
+    Closed,
+    Encoded,
+    EncodedItem,
+    Opened,
+    Paused,
+    Resumed,
+    Speech,
+    SpeechItem,
+)
 
 F32 = npt.NDArray[np.float32]
 F16 = npt.NDArray[np.float16]
@@ -33,9 +45,9 @@ ANCHOR = SAMPLE_RATE * 1280 // 1000
 FIRST = SAMPLE_RATE * 600 // 1000
 # A partial this close behind an anchor would say nothing new.
 PARTIAL_AFTER_ANCHOR = SAMPLE_RATE * 240 // 1000
-# Context of a final: how much audio in all, and across which pause (ops/decisions/0004).
-CONTEXT = SAMPLE_RATE * 16
+# A final looks back across pauses of up to 3 s, over 12 s in all (ops/decisions/0004).
 CONTEXT_PAUSE = SAMPLE_RATE * 3
+CONTEXT = SAMPLE_RATE * 12
 
 
 class Encoder(Protocol):
@@ -51,6 +63,8 @@ class AcousticState:
     start: int = 0  # of the open utterance
     through: int = 0  # audio has arrived up to here
     anchor: int = 0  # the next anchor
+    paused: bool = False
+    prepared: int = 0  # end of the utterance as last prepared; 0 for none
     # (start, end) of the utterances before this one that a final may use as context, newest last
     before: tuple[tuple[int, int], ...] = ()
 
@@ -74,30 +88,50 @@ class Acoustic:
         past: Sequence[tuple[SpeechItem, ...]],
         options: SessionOptions,
     ) -> Step[AcousticState, EncodedItem]:
-        audio = _Audio([*past, *inputs])
+        entries = [*past, *inputs]
+        audio = _Audio(entries)
         outputs: list[EncodedItem] = []
-        for item in (item for entry in inputs for item in entry):
-            if isinstance(item, Speech):
-                state = self._speech(state, item, audio, options, outputs)
-            elif isinstance(item, Opened):
-                state = _opened(state, item)
-                outputs.append(item)
-            elif isinstance(item, Closed):
-                outputs.append(self._final(state, item, audio))
-                outputs.append(item)
-                state = _closed(state, item)
-            else:
-                outputs.append(item)
+        items = [item for entry in inputs for item in entry]
+        for index, item in enumerate(items):
+            # A pause whose end has come meanwhile needs no preparing.
+            settled = any(isinstance(later, Resumed | Closed) for later in items[index:])
+            state = self._item(state, item, audio, options, outputs, settled=settled)
         if options.partials and _worth_a_partial(state):
             # Before the last mark (Through), so that the event tells how far it looked.
             outputs.insert(len(outputs) - 1, self._encode(state, "partial", state.through, audio))
-        return Step(state, outputs, needs=_needs(state, [*past, *inputs]))
+        return Step(state, outputs, needs=_needs(state, entries))
 
     def dump(self, state: AcousticState) -> bytes:
         return codec.dump(self.schema, Position(state.through, state.utterance), state)
 
     def load(self, blob: bytes) -> AcousticState | Position:
         return codec.load(self.schema, AcousticState, blob)
+
+    def _item(
+        self,
+        state: AcousticState,
+        item: SpeechItem,
+        audio: "_Audio",
+        options: SessionOptions,
+        out: list[EncodedItem],
+        *,
+        settled: bool,
+    ) -> AcousticState:
+        if isinstance(item, Speech):
+            return self._speech(state, item, audio, options, out)
+        if isinstance(item, Paused):
+            if not settled:
+                out.append(self._final(state, "prepared", item, audio))
+            return replace(state, paused=True, prepared=0 if settled else item.end)
+        if isinstance(item, Closed) and item.end != state.prepared:
+            out.append(self._final(state, "final", item, audio))
+        out.append(item)
+        if isinstance(item, Opened):
+            return _opened(state, item)
+        if isinstance(item, Resumed):
+            anchor = max(state.anchor, _next_anchor(item.sample))
+            return replace(state, paused=False, prepared=0, anchor=anchor)
+        return _closed(state, item) if isinstance(item, Closed) else state
 
     def _speech(
         self,
@@ -108,7 +142,7 @@ class Acoustic:
         out: list[EncodedItem],
     ) -> AcousticState:
         state = replace(state, through=item.start + len(item.pcm) // 2)
-        while state.speaking and state.anchor <= state.through:
+        while state.speaking and not state.paused and state.anchor <= state.through:
             if options.partials:
                 out.append(self._encode(state, "anchor", state.anchor, audio))
             state = replace(state, anchor=state.anchor + ANCHOR)
@@ -116,13 +150,16 @@ class Acoustic:
 
     def _encode(self, state: AcousticState, kind: str, end: int, audio: "_Audio") -> Encoded:
         hidden = self._encoder.encode(audio.between(state.start, end))
-        return Encoded(state.utterance, kind, 0, state.start, state.start, end, 0, hidden)
+        return Encoded(state.utterance, kind, 0, state.start, state.start, end, 0, b"", hidden)
 
-    def _final(self, state: AcousticState, item: Closed, audio: "_Audio") -> Encoded:
-        start = state.before[0][0] if state.before else state.start
-        hidden = self._encoder.encode(audio.between(start, item.end))
+    def _final(self, state: AcousticState, kind: str, item: Paused | Closed, audio: "_Audio") -> Encoded:
+        before = [span for span in state.before if item.end - span[0] <= CONTEXT]
+        start = before[0][0] if before else state.start
+        samples = audio.between(start, item.end)
+        profile = loudness(samples[state.start - start :])
+        hidden = self._encoder.encode(samples)
         return Encoded(
-            state.utterance, "final", len(state.before), start, state.start, item.end, item.voiced, hidden
+            state.utterance, kind, len(before), start, state.start, item.end, item.voiced, profile, hidden
         )
 
 
@@ -144,25 +181,30 @@ class _Audio:
         return samples
 
 
+def _next_anchor(sample: int) -> int:
+    return -(-sample // ANCHOR) * ANCHOR
+
+
 def _opened(state: AcousticState, item: Opened) -> AcousticState:
-    anchor = -(-(item.start + FIRST) // ANCHOR) * ANCHOR
     near = state.before and item.start - state.before[-1][1] <= CONTEXT_PAUSE
-    before = state.before if near else ()
     return replace(
-        state, utterance=item.utterance, speaking=True, start=item.start, anchor=anchor, before=before
+        state,
+        utterance=item.utterance,
+        speaking=True,
+        start=item.start,
+        anchor=_next_anchor(item.start + FIRST),
+        before=state.before if near else (),
     )
 
 
 def _closed(state: AcousticState, item: Closed) -> AcousticState:
-    """Remember the utterance as context, as long as with an equally long one after it the total stays in bounds."""
-    before = [*state.before, (state.start, item.end)]
-    while before and item.end - before[0][0] > CONTEXT:
-        before.pop(0)
-    return replace(state, speaking=False, before=tuple(before))
+    spans = [*state.before, (state.start, item.end)]
+    before = tuple(span for span in spans if item.end - span[0] <= CONTEXT)
+    return replace(state, speaking=False, paused=False, prepared=0, before=before)
 
 
 def _worth_a_partial(state: AcousticState) -> bool:
-    if not state.speaking or state.through - state.start < FIRST:
+    if not state.speaking or state.paused or state.through - state.start < FIRST:
         return False
     since = state.through - (state.anchor - ANCHOR)
     return since >= PARTIAL_AFTER_ANCHOR

@@ -5,6 +5,7 @@ and the final are forced to begin with them, and verify as a guess only what an 
 fixed in audio time, so the final is the same whatever partials were made in between, by whom.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from workers.stage import Step
 from workers.stages import codec
 from workers.stages.codec import Position
 from workers.stages.transcript import Vocabulary, limit, stable_prefix, without_loops, words_of
+from workers.stages.wordtimes import spans
 from workers.wire import (
     SAMPLE_RATE,
     Closed,
@@ -27,12 +29,15 @@ from workers.wire import (
     FlushMark,
     GapMark,
     Opened,
+    Resumed,
     Through,
 )
 
 F16 = npt.NDArray[np.float16]
 Event = dict[str, Any]  # a shared.events event without session, number and trace
 
+# More utterances than this do not fit into a final's context.
+CONTEXT_UTTERANCES = 16
 # Less voiced audio than this holds no word (ops/decisions/0005).
 MIN_VOICED = SAMPLE_RATE * 96 // 1000
 
@@ -61,6 +66,9 @@ class DecoderState:
     latest: tuple[
         int, ...
     ] = ()  # tokens of the last pass of any kind: a guess for the next partial, never truth
+    # a final computed at a pause, told if the utterance ends there: its event (JSON) and tokens
+    prepared: str = ""
+    prepared_tokens: tuple[int, ...] = ()
     # tokens of the utterances before this one, newest last: the context of a final
     before: tuple[tuple[int, ...], ...] = ()
     speech: int = 0  # samples in closed utterances
@@ -85,12 +93,13 @@ class Decoder:
         state: DecoderState,
         inputs: Sequence[tuple[EncodedItem, ...]],
         past: Sequence[tuple[EncodedItem, ...]],  # noqa: ARG002
-        options: SessionOptions,  # noqa: ARG002
+        options: SessionOptions,
     ) -> Step[DecoderState, Event]:
         events: list[Event] = []
         for item in (item for entry in inputs for item in entry):
             state = self._item(state, item, events)
-        return Step(state, events)
+        wanted = [event for event in events if options.partials or event["type"] != "partial"]
+        return Step(state, wanted)
 
     def dump(self, state: DecoderState) -> bytes:
         return codec.dump(self.schema, Position(state.through, state.utterance), state)
@@ -107,12 +116,9 @@ class Decoder:
                 state, utterance=item.utterance, start=item.start, anchor=(), promised=0, latest=()
             )
         if isinstance(item, Closed):
-            out.append(
-                _at(item.end, {"type": "speech_end", "utterance": item.utterance, "end_ms": _ms(item.end)})
-            )
-            return replace(
-                state, speech=state.speech + item.end - state.start, utterances=state.utterances + 1
-            )
+            return _closed(state, item, out)
+        if isinstance(item, Resumed):
+            return replace(state, prepared="", prepared_tokens=())
         if isinstance(item, Through):
             return replace(state, through=max(state.through, item.sample))
         event, through = _mark(state, item)
@@ -121,7 +127,7 @@ class Decoder:
 
     def _encoded(self, state: DecoderState, item: Encoded, out: list[Event]) -> DecoderState:
         state = replace(state, through=max(state.through, item.end))
-        if item.kind == "final":
+        if item.kind in ("final", "prepared"):
             return self._final(state, item, out)
         promised = state.anchor[: state.promised]
         guess = (state.anchor if item.kind == "anchor" else state.latest)[state.promised :]
@@ -149,6 +155,7 @@ class Decoder:
         )
 
     def _final(self, state: DecoderState, item: Encoded, out: list[Event]) -> DecoderState:
+        """Decode the utterance for good. Told when it is closed; at a mere pause only shown."""
         context = [t for tokens in state.before[len(state.before) - item.context :] for t in tokens]
         promised = state.anchor[: state.promised]
         found = self._searcher.decode(
@@ -161,8 +168,10 @@ class Decoder:
         tokens = without_loops(tokens)
         if item.voiced < MIN_VOICED and not promised:
             tokens = ()
-        out.append(self._final_event(state, item, tokens, logprobs))
-        return replace(state, before=(*state.before, tokens)[-8:], anchor=(), promised=0, latest=())
+        if item.kind == "prepared":
+            out.append(self._partial(state, tokens, item.end))
+        event = self._final_event(state, item, tokens, logprobs)
+        return replace(state, prepared=json.dumps(event), prepared_tokens=tokens, latest=tokens)
 
     def _final_event(
         self, state: DecoderState, item: Encoded, tokens: tuple[int, ...], logprobs: tuple[float, ...]
@@ -184,24 +193,32 @@ class Decoder:
         )
 
     def _words(self, tokens: tuple[int, ...], logprobs: tuple[float, ...], item: Encoded) -> list[Event]:
-        """Words with times spread over the utterance by their number of characters."""
-        spans = words_of(self._vocabulary, tokens)
-        texts = [self._vocabulary.text(tokens[a:b]) for a, b in spans]
-        total = sum(len(text) + 1 for text in texts)
-        length, at, words = item.end - item.utterance_start, 0, []
-        for (a, b), text in zip(spans, texts, strict=True):
-            start = item.utterance_start + length * at // total
-            at += len(text) + 1
-            end = item.utterance_start + length * at // total
-            words.append(
-                {
-                    "text": text,
-                    "start_ms": _ms(start),
-                    "end_ms": _ms(end),
-                    "confidence": _confidence(logprobs[a:b]),
-                }
-            )
-        return words
+        words = words_of(self._vocabulary, tokens)
+        texts = [self._vocabulary.text(tokens[a:b]) for a, b in words]
+        times = spans([len(text) for text in texts], item.loudness)
+        return [
+            {
+                "text": text,
+                "start_ms": _ms(item.utterance_start + start),
+                "end_ms": _ms(item.utterance_start + end),
+                "confidence": _confidence(logprobs[a:b]),
+            }
+            for text, (a, b), (start, end) in zip(texts, words, times, strict=True)
+        ]
+
+
+def _closed(state: DecoderState, item: Closed, out: list[Event]) -> DecoderState:
+    if state.prepared:  # else this state was started anew in the middle of the utterance
+        out.append(json.loads(state.prepared))
+    out.append(_at(item.end, {"type": "speech_end", "utterance": item.utterance, "end_ms": _ms(item.end)}))
+    return replace(
+        state,
+        before=(*state.before, state.prepared_tokens)[-CONTEXT_UTTERANCES:],
+        speech=state.speech + item.end - state.start,
+        utterances=state.utterances + 1,
+        prepared="",
+        prepared_tokens=(),
+    )
 
 
 def _mark(state: DecoderState, item: GapMark | FlushMark | EndMark) -> tuple[Event, int]:

@@ -12,8 +12,20 @@ from workers.stage import Step
 from workers.stages import codec, denoise
 from workers.stages.codec import Position
 from workers.stages.denoise import DenoiseState
-from workers.stages.endpointing import FRAME, ONSET_FRAMES, PREROLL, Close, Endpointer, Open
-from workers.wire import AudioChunk, Closed, EndMark, FlushMark, GapMark, Opened, Speech, SpeechItem, Through
+from workers.stages.endpointing import FRAME, ONSET_FRAMES, PREROLL, Close, Endpointer, Event, Open, Pause
+from workers.wire import (
+    AudioChunk,
+    Closed,
+    EndMark,
+    FlushMark,
+    GapMark,
+    Opened,
+    Paused,
+    Resumed,
+    Speech,
+    SpeechItem,
+    Through,
+)
 
 F32 = npt.NDArray[np.float32]
 
@@ -135,14 +147,18 @@ def _cleaned(state: FrontendState, chunk: AudioChunk) -> tuple[FrontendState, by
     return replace(state, cleaner=cleaner), pcm
 
 
-def _tell(state: FrontendState, events: Sequence[Open | Close], out: list[SpeechItem]) -> FrontendState:
+def _tell(state: FrontendState, events: Sequence[Event], out: list[SpeechItem]) -> FrontendState:
+    """Pass the endpointer's events on, each after all audio before it."""
     for event in events:
         if isinstance(event, Open):
             state = replace(state, utterance=state.utterance + 1, sent=max(state.sent, event.start))
             out.append(Opened(state.utterance, event.start))
-        else:
-            state = _send(state, state.endpointer.sample, out)
+            continue
+        state = _send(state, state.endpointer.sample, out)
+        if isinstance(event, Close):
             out.append(Closed(state.utterance, event.end, event.voiced))
+        else:
+            out.append(Paused(event.end, event.voiced) if isinstance(event, Pause) else Resumed(event.sample))
     return state
 
 

@@ -1,6 +1,7 @@
 """Pure helpers on hypotheses: what is stable, what is a runaway, which words and when."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from workers.wire import SAMPLE_RATE
@@ -52,4 +53,4 @@ def without_loops(tokens: Sequence[int]) -> tuple[int, ...]:
 def words_of(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[tuple[int, int]]:
     """(first, past last) token of each word."""
     starts = [i for i, token in enumerate(tokens) if i == 0 or vocabulary.starts_word(token)]
-    return list(zip(starts, [*starts[1:], len(tokens)], strict=True))
+    return list(pairwise([*starts, len(tokens)]))
