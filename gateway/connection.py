@@ -7,7 +7,7 @@ from collections.abc import Coroutine, MutableMapping
 from typing import Any
 
 import structlog
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from gateway import session
@@ -17,7 +17,7 @@ from gateway.ingest import Ingest, Opened, open_session
 from gateway.ring import RingBuffer
 from shared import metrics
 from shared.clock import wall_ms
-from shared.errors import BadInput, ScribeError
+from shared.errors import BadInput, ScribeError, SessionOver
 from shared.protocol import (
     CLIENT_ADAPTER,
     Configure,
@@ -62,6 +62,7 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._feeding: asyncio.Task[None] | None = None
         self._opened: Opened | None = None
+        self._close_code = CLOSE_OK
         self._follower: Follower | None = None
 
     async def serve(self) -> None:
@@ -76,6 +77,11 @@ class Connection:
             await self._close(CLOSE_INTERNAL)  # its error event has told the client why
         except ScribeError as error:
             await self._refuse(error)
+        except asyncio.CancelledError:
+            await self._close(
+                CLOSE_GOING_AWAY
+            )  # the gateway stops; the rest is decoded and can be read later
+            raise
         except Exception:
             # The top of a connection: a bug of ours costs this session, and the client hears no traceback.
             log.exception("connection_failed", session=self._session)
@@ -135,14 +141,18 @@ class Connection:
         while relay in pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()
-        await self._close(CLOSE_OK)
+                with contextlib.suppress(
+                    SessionOver
+                ):  # the fleet gave it up; the relay brings the error event
+                    task.result()
+        await self._close(self._close_code)
 
     async def _read(self) -> None:
         """Read until the client leaves or falls silent; only the wait for it counts, not our own holding back."""
         while True:
             try:
-                async with asyncio.timeout(self._settings.idle_s):
+                over = self._state is session.State.ENDING
+                async with asyncio.timeout(None if over else self._settings.idle_s):
                     message = await self._socket.receive()
             except TimeoutError as error:
                 raise BadInput(
@@ -174,7 +184,11 @@ class Connection:
         assert self._feed is not None
         await self._feed.write(self._decoder.finish())
         self._feed.mark("end")
-        self._decoder.require_whole()
+        try:
+            self._decoder.require_whole()
+        except BadInput as error:  # told at once, but what was whole is still decoded
+            self._close_code = CLOSE_BAD_INPUT
+            await self._tell(error)
 
     async def _relay(self) -> None:
         """Send events in order until the last one."""
@@ -188,14 +202,17 @@ class Connection:
                 return
 
     async def _refuse(self, error: ScribeError) -> None:
+        await self._tell(error)
+        code = CLOSE_TRY_LATER if error.retryable else CLOSE_INTERNAL
+        await self._close(CLOSE_BAD_INPUT if isinstance(error, BadInput) else code)
+
+    async def _tell(self, error: ScribeError) -> None:
         metrics.REFUSED.labels(error.code).inc()
         log.info("refused", session=self._session, code=error.code, why=str(error))
         problem = Problem(code=error.code, message=str(error), retryable=error.retryable)
-        code = CLOSE_TRY_LATER if error.retryable else CLOSE_INTERNAL
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             if self._socket.application_state is WebSocketState.CONNECTED:
                 await self._socket.send_text(problem.model_dump_json())
-            await self._close(CLOSE_BAD_INPUT if isinstance(error, BadInput) else code)
 
     async def _close(self, code: int) -> None:
         with contextlib.suppress(RuntimeError):  # the client closed first
@@ -239,16 +256,25 @@ def _control(text: str) -> Configure | Flush | EndOfAudio | Ping:
         raise BadInput(_explain(error, "message")) from error
 
 
+_KNOWN: dict[str, type[BaseModel]] = {
+    "query": SessionOptions,
+    "configure": Configure,
+    "flush": Flush,
+    "end": EndOfAudio,
+    "ping": Ping,
+}
+
+
 def _explain(error: ValidationError, what: str) -> str:
     """One line for people: which field, what was wrong with it, what would be right."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"]) or what
-    if first["type"] == "extra_forbidden":
-        known = ", ".join(SessionOptions.model_fields)
-        return f"{what}: unknown parameter {where!r}; known are {known}"
     if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid"):
         return f"{what}: text frames are JSON with type configure, flush, end or ping; audio goes in binary frames"
-    return f"{what}: {where}: {first['msg']}, got {first['input']!r:.80}"
+    *outer, field = first["loc"] or (what,)
+    kind = str(outer[0]) if outer else what
+    if first["type"] == "extra_forbidden":
+        return f"{kind}: unknown parameter {field!r}; known are {', '.join(_KNOWN[kind].model_fields)}"
+    return f"{kind}: {field}: {first['msg']}, got {first['input']!r:.80}"
 
 
 def _observe(event: Numbered) -> str:

@@ -2,6 +2,7 @@
 
 ScribeError
 ├── BadInput          the client's fault: told to that client, never retried
+│   └── SessionOver   it went on sending after the session had ended or failed
 ├── Overloaded        nobody's fault: the client may try again later
 ├── Misconfigured     the operator's fault: the message says what to change
 ├── RedisUnavailable  the infrastructure's fault: reconnect with backoff
@@ -25,6 +26,10 @@ class ScribeError(Exception):
 class BadInput(ScribeError):
     code = "bad_input"
     blame = "client"
+
+
+class SessionOver(BadInput):
+    code = "session_over"
 
 
 class Overloaded(ScribeError):

@@ -20,7 +20,15 @@ from redis.asyncio import Redis as Client
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 
-from shared.errors import BadInput, Misconfigured, Overloaded, RedisUnavailable, ScribeError, Stale
+from shared.errors import (
+    BadInput,
+    Misconfigured,
+    Overloaded,
+    RedisUnavailable,
+    ScribeError,
+    SessionOver,
+    Stale,
+)
 from shared.keys import STAGES, Keys
 from shared.settings import RedisSettings
 
@@ -38,7 +46,7 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 # Errors of our scripts and of servers that have no class in redis-py, by a word of the message.
 _BY_WORD: dict[str, type[ScribeError]] = {
     "STALE": Stale,
-    "GONE": BadInput,
+    "GONE": SessionOver,
     "HOLE": RedisUnavailable,
     "CONFLICT": BadInput,
     "OOM": Overloaded,

@@ -40,7 +40,9 @@ class GatewaySettings(BaseSettings):
     )
     ring_s: float = Field(default=10.0, gt=0, description="audio a connection's ring buffer holds")
     frame_bytes: int = Field(default=1 << 20, description="largest WebSocket message taken")
-    idle_s: float = Field(default=60.0, gt=0, description="a session whose client sends nothing for so long ends")
+    idle_s: float = Field(
+        default=60.0, gt=0, description="a session whose client sends nothing for so long ends"
+    )
     drain_s: float = Field(default=10.0, description="how long shutdown waits for sessions to finish")
 
 

@@ -33,13 +33,21 @@ class PitchEngine:
         return levels[:, None].astype(np.float16)
 
     def decode(
-        self, hidden: np.ndarray, *, forced: Sequence[int] = (), guess: Sequence[int] = (), limit: int
+        self,
+        hidden: np.ndarray,
+        *,
+        forced: Sequence[int] = (),
+        guess: Sequence[int] = (),
+        limit: int,
+        scored: bool = False,
     ) -> Hypothesis:
         heard = [3 + int(level * 1000) for level in hidden[:, 0]]
         # As with a quantised decoder, a guess may tip a doubtful token: here, an even one that the guess has as odd.
-        tipped = [g if g - 1 == h and h % 2 == 0 else h for g, h in zip([*forced, *guess], heard, strict=False)]
+        tipped = [
+            g if g - 1 == h and h % 2 == 0 else h for g, h in zip([*forced, *guess], heard, strict=False)
+        ]
         tokens = [*forced, *[*tipped, *heard[len(tipped) :]][len(forced) :]][:limit]
-        return Hypothesis(tuple(tokens), tuple(-0.1 for _ in tokens))
+        return Hypothesis(tuple(tokens), tuple(-0.1 for _ in tokens) if scored else ())
 
 
 class NumberVocabulary:

@@ -66,7 +66,7 @@ def test_a_hypothesis_begins_with_what_was_forced_and_has_a_score_for_every_toke
     encoder, _ = engine
     hidden = encoder.encode(as_float(recording[:48_000]))
 
-    found = encoder.decode(hidden, forced=[450, 300], limit=10)
+    found = encoder.decode(hidden, forced=[450, 300], limit=10, scored=True)
 
     assert found.tokens[:2] == (450, 300)
     assert len(found.logprobs) == len(found.tokens) <= 10

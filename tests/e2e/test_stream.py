@@ -150,10 +150,10 @@ async def test_a_wrong_parameter_is_named_with_what_would_be_right(fleet, query,
         ([b"OggS" + bytes(64_000)], ["Ogg", "pcm_s16le"]),
         ([b'{"type": "end"}'], ["text"]),
         (["hello"], ["text frames are JSON"]),
+        ([json.dumps({"type": "ping", "di": "1"})], ["ping", "'di'", "id"]),
         ([json.dumps({"type": "stop"})], ["configure, flush, end or ping"]),
         ([b"\0\0", json.dumps({"type": "configure"})], ["first message"]),
         ([END, b"\0\0"], ["after end", "new session"]),
-        ([b"\0\0\0", END], ["byte"]),
     ],
     ids=[
         "wav",
@@ -177,6 +177,27 @@ async def test_wrong_input_is_told_to_that_client_in_one_sentence(idle_fleet, fr
     assert all(word in said for word in named), said
     assert "Traceback" not in said
     await wait_until(lambda: not idle_fleet.gateway._connections, 3)
+
+
+async def test_half_a_sample_at_the_end_is_told_and_the_rest_is_decoded(fleet):
+    async with fleet.connect() as socket:
+        await socket.send(talk().tobytes() + b"x")
+        await socket.send(END)
+        messages = await rest(socket)
+
+    assert "byte" in problem(messages)["message"]
+    assert texts(messages) == expected_texts(talk())
+    assert messages[-1]["type"] == "end"
+    assert socket.close_code == 1008
+
+
+async def test_a_gateway_that_must_stop_says_so_to_sessions_that_go_on(fleet):
+    async with fleet.connect() as socket:
+        await until(socket, "ready")
+        await fleet.gateway.stop(0.1)
+        await rest(socket)
+
+    assert socket.close_code == 1001
 
 
 async def test_a_frame_that_is_too_large_closes_only_its_own_connection(fleet):
@@ -211,6 +232,7 @@ async def test_a_session_that_the_fleet_gave_up_closes_with_its_error_event(flee
         keys, body = fleet.clients.keys, '{"v":1,"type":"error","code":"stage_failed","message":"..."}'
         names = [keys.meta(ready["session"]), keys.events(ready["session"])]
         await fleet.clients.run("emit", names, [keys.channel(ready["session"]), 60_000, "failed", body])
+        await socket.send(talk().tobytes())
         messages = await rest(socket)
 
     assert messages[-1]["code"] == "stage_failed"

@@ -25,15 +25,16 @@ BOS, EOS = 1, 2
 LAYERS, HEADS, HEAD_WIDTH = 6, 8, 36
 # The decoder's mask is as long as the audio in samples; the model reads every 384th value of it, one a frame.
 STRIDE = 384
-# Shorter audio than this makes the encoder's convolutions fail or guess; it is padded with silence.
-MIN_SAMPLES = 8_000
+# Shorter audio is put in the middle of a second of silence: of 60 isolated digits 43 % were right instead of 17 %
+# (under 895 samples the convolutions fail altogether).
+MIN_SAMPLES = 16_000
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     tokens: tuple[int, ...]
-    # Natural logarithm of each token's probability; 0 for tokens that were forced.
-    logprobs: tuple[float, ...]
+    # Natural logarithm of each token's probability, forced ones included; empty unless asked for.
+    logprobs: tuple[float, ...] = ()
 
 
 def assets() -> Path:
@@ -79,35 +80,49 @@ class MoonshineEngine:
     def encode(self, samples: F32) -> F16:
         """Samples [n] -> hidden states [frames, 288]. Half precision: it is what travels between stages."""
         if len(samples) < MIN_SAMPLES:
-            samples = np.pad(samples, (0, MIN_SAMPLES - len(samples)))
+            missing = MIN_SAMPLES - len(samples)
+            samples = np.pad(samples, (missing // 2, missing - missing // 2))
         mask = np.ones((1, len(samples)), np.int64)
         hidden = self._encoder.run(None, {"input_values": samples[None], "attention_mask": mask})[0]
         return np.asarray(hidden[0], np.float16)
 
     def decode(
-        self, hidden: F16, *, forced: Sequence[int] = (), guess: Sequence[int] = (), limit: int
+        self,
+        hidden: F16,
+        *,
+        forced: Sequence[int] = (),
+        guess: Sequence[int] = (),
+        limit: int,
+        scored: bool = False,
     ) -> Hypothesis:
         """Greedy search that must begin with `forced`, and verifies `guess` after it in the same single call.
 
         The longest part of the guess that greedy search agrees with is kept, and only what follows is generated
         (speculative decoding with a known draft). At most `limit` tokens in all. The cost is one call, plus one
-        for each new token.
+        for each new token; scores cost another 0.1 ms a token.
         """
-        past = self._empty_cache(len(hidden))
         fixed = {
             "encoder_hidden_states": hidden[None].astype(np.float32),
             "encoder_attention_mask": np.ones((1, len(hidden) * STRIDE), np.int64),
         }
         given = [*forced, *guess][:limit]
-        logits, cache = self._run(fixed, past, [BOS, *given], cached=False)
-        tokens, scores, following = _verify(logits, given, len(forced))
-        past = {n: v[:, :, : len(tokens) + 1] if ".decoder." in n else v for n, v in cache.items()}
+        logits, cache = self._run(fixed, self._empty_cache(len(hidden)), [BOS, *given], cached=False)
+        best = logits.argmax(-1)
+        kept = min(len(forced), limit)
+        while kept < len(given) and best[kept] == given[kept]:
+            kept += 1
+        tokens, following = given[:kept], int(best[kept])
+        scores = [_logprob(logits[i], token) for i, token in enumerate(tokens)] if scored else []
+        row = logits[kept]
+        past = {n: v[:, :, : kept + 1] if ".decoder." in n else v for n, v in cache.items()}
         while following != EOS and len(tokens) < limit:
-            scores.append(_logprob(logits[len(tokens)] if len(logits) > 1 else logits[0], following))
             tokens.append(following)
+            if scored:
+                scores.append(_logprob(row, following))
             logits, cache = self._run(fixed, past, [following], cached=True)
             past = {n: past[n] if ".encoder." in n else v for n, v in cache.items()}
-            following = int(logits[0].argmax())
+            row = logits[0]
+            following = int(row.argmax())
         return Hypothesis(tuple(tokens), tuple(scores))
 
     def _run(
@@ -128,16 +143,6 @@ class MoonshineEngine:
             name: np.zeros(shapes["decoder" if ".decoder." in name else "encoder"], np.float32)
             for name in self._outputs
         }
-
-
-def _verify(logits: F32, given: list[int], forced: int) -> tuple[list[int], list[float], int]:
-    """Tokens of `given` that stand, their log probabilities, and greedy search's next token."""
-    best = logits.argmax(-1)
-    kept = forced
-    while kept < len(given) and best[kept] == given[kept]:
-        kept += 1
-    scores = [0.0] * min(forced, len(given)) + [_logprob(logits[i], given[i]) for i in range(forced, kept)]
-    return given[:kept], scores, int(best[kept])
 
 
 def _logprob(row: F32, token: int) -> float:

@@ -9,16 +9,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from shared.protocol import SessionOptions
 from workers.stage import Step
-from workers.stages import codec
+from workers.stages import codec, finals
 from workers.stages.codec import Position
-from workers.stages.transcript import Vocabulary, limit, stable_prefix, without_loops, words_of
+from workers.stages.transcript import Searcher, Vocabulary, limit, stable_prefix, without_loops, words_of
 from workers.stages.wordtimes import spans
 from workers.wire import (
     SAMPLE_RATE,
@@ -33,27 +30,12 @@ from workers.wire import (
     Through,
 )
 
-F16 = npt.NDArray[np.float16]
 Event = dict[str, Any]  # a shared.events event without session, number and trace
 
 # More utterances than this do not fit into a final's context.
 CONTEXT_UTTERANCES = 16
 # Less voiced audio than this holds no word (ops/decisions/0005).
 MIN_VOICED = SAMPLE_RATE * 96 // 1000
-
-
-class Hypothesis(Protocol):
-    @property
-    def tokens(self) -> tuple[int, ...]: ...
-
-    @property
-    def logprobs(self) -> tuple[float, ...]: ...
-
-
-class Searcher(Protocol):
-    def decode(
-        self, hidden: F16, *, forced: Sequence[int] = (), guess: Sequence[int] = (), limit: int
-    ) -> Hypothesis: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +93,8 @@ class Decoder:
         if isinstance(item, Encoded):
             return self._encoded(state, item, out)
         if isinstance(item, Opened):
-            out.append({"type": "speech_start", "utterance": item.utterance, "start_ms": _ms(item.start)})
+            begun = {"type": "speech_start", "utterance": item.utterance, "start_ms": _ms(item.start)}
+            out.append(_at(item.start, begun))
             return replace(
                 state, utterance=item.utterance, start=item.start, anchor=(), promised=0, latest=()
             )
@@ -158,19 +141,16 @@ class Decoder:
         """Decode the utterance for good. Told when it is closed; at a mere pause only shown."""
         context = [t for tokens in state.before[len(state.before) - item.context :] for t in tokens]
         promised = state.anchor[: state.promised]
-        found = self._searcher.decode(
-            item.hidden,
-            forced=[*context, *promised],
-            guess=state.anchor[state.promised :],
-            limit=len(context) + limit(item.end - item.utterance_start),
+        length = item.end - item.utterance_start
+        found = finals.decode(
+            self._searcher, self._vocabulary, item.hidden, length, context=context, promised=promised
         )
-        tokens, logprobs = found.tokens[len(context) :], found.logprobs[len(context) :]
-        tokens = without_loops(tokens)
         if item.voiced < MIN_VOICED and not promised:
-            tokens = ()
+            found = finals.Found((), ())
+        tokens = found.tokens
         if item.kind == "prepared":
             out.append(self._partial(state, tokens, item.end))
-        event = self._final_event(state, item, tokens, logprobs)
+        event = self._final_event(state, item, tokens, found.logprobs)
         return replace(state, prepared=json.dumps(event), prepared_tokens=tokens, latest=tokens)
 
     def _final_event(

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from workers.wire import SAMPLE_RATE
+
+F16 = npt.NDArray[np.float16]
 
 # The fastest speech in our data has 4.8 tokens a second; the rest is room for short utterances.
 TOKENS_PER_SECOND = 6.5
@@ -17,6 +22,28 @@ class Vocabulary(Protocol):
     def starts_word(self, token: int) -> bool: ...
 
     def text(self, tokens: Sequence[int]) -> str: ...
+
+
+class Hypothesis(Protocol):
+    @property
+    def tokens(self) -> tuple[int, ...]: ...
+
+    @property
+    def logprobs(self) -> tuple[float, ...]: ...
+
+
+class Searcher(Protocol):
+    def decode(
+        self,
+        hidden: F16,
+        *,
+        forced: Sequence[int] = (),
+        guess: Sequence[int] = (),
+        limit: int,
+        scored: bool = False,
+    ) -> Hypothesis:
+        """Greedy search that begins with `forced` and may save time by verifying `guess` first."""
+        ...
 
 
 def limit(samples: int) -> int:
