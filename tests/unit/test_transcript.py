@@ -25,19 +25,21 @@ def tokens(text: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(
-    ("older", "newer", "stable"),
+    ("hypotheses", "stable"),
     [
-        ("", "HelloWorld", ""),
-        ("HelloWor", "HelloWorld", "Hello"),
-        ("HelloWord", "HelloWorld", "Hello"),
-        ("HelloWorld", "HelloWorldAgain", "HelloWorld"),
-        ("HelloWorld", "HelloWorld", "Hello"),
-        ("HelloWorld", "HelloWorld.", "Hello"),
-        ("Goodbye", "HelloWorld", ""),
+        (["", "HelloWorld", "HelloWorldAgain"], ""),
+        (["HelloBig", "HelloBigWorld", "HelloBigWorld"], "Hello"),
+        (["HelloBigWor", "HelloBigWorld", "HelloBigWorld"], "Hello"),
+        (["HelloBigWord", "HelloBigWorld", "HelloBigWorld"], "Hello"),
+        (["HelloBigWorld", "HelloBigWorld", "HelloBigWorldAgain"], "HelloBig"),
+        (["HelloBigWorld", "HelloBigWorld", "HelloBigWorld."], "Hello"),
+        (["HelloBigWorld", "Goodbye", "HelloBigWorld"], ""),
     ],
 )
-def test_stable_is_what_two_hypotheses_share_up_to_a_word_that_can_not_change(older, newer, stable):
-    assert newer[: stable_prefix(Pieces(), tokens(older), tokens(newer))] == stable
+def test_stable_is_what_hypotheses_share_less_a_word(hypotheses, stable):
+    parsed = [tokens(hypothesis) for hypothesis in hypotheses]
+
+    assert hypotheses[-1][: stable_prefix(Pieces(), parsed)] == stable
 
 
 @pytest.mark.parametrize(

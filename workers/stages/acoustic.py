@@ -2,10 +2,10 @@
 
 Theory. Such a model re-encodes the open utterance at every pass, and its quantised decoder gives slightly different
 tokens for different calls, so a transcript would depend on how chunks happened to be grouped into passes.
-Therefore passes come in three kinds, and only those at places fixed in audio time leave a trace:
+Therefore passes come in four kinds, and only those at places fixed in audio time leave a trace:
 
 - *anchor*: at multiples of 1.28 s of session audio inside the utterance, pauses left out, over the audio up to
-  exactly there. Two successive anchors decide what is stable. Every worker, however late, makes every anchor.
+  exactly there. Successive anchors decide what is stable. Every worker, however late, makes every anchor.
 - *final*: at the end of the utterance, with the utterances shortly before it as context.
 - *prepared*: the final, computed at a pause in case the utterance ends there; if it does, it is there at once.
 - *partial*: whatever else has arrived, for display only. Skipped when the worker is behind, and during a pause.
@@ -45,9 +45,11 @@ ANCHOR = SAMPLE_RATE * 1280 // 1000
 FIRST = SAMPLE_RATE * 600 // 1000
 # A partial this close behind an anchor would say nothing new.
 PARTIAL_AFTER_ANCHOR = SAMPLE_RATE * 240 // 1000
-# A final looks back across pauses of up to 3 s, over 12 s in all (ops/decisions/0004).
+# A final looks back across pauses of up to 3 s, at most 10 s before its utterance and over 20 s in all; and half a
+# second of silence behind it makes the model finish its sentence (ops/decisions/0004).
 CONTEXT_PAUSE = SAMPLE_RATE * 3
-CONTEXT = SAMPLE_RATE * 12
+CONTEXT, CONTEXT_TOTAL = SAMPLE_RATE * 10, SAMPLE_RATE * 20
+SILENCE = SAMPLE_RATE // 2
 
 
 class Encoder(Protocol):
@@ -153,11 +155,12 @@ class Acoustic:
         return Encoded(state.utterance, kind, 0, state.start, state.start, end, 0, b"", hidden)
 
     def _final(self, state: AcousticState, kind: str, item: Paused | Closed, audio: "_Audio") -> Encoded:
-        before = [span for span in state.before if item.end - span[0] <= CONTEXT]
+        reach = max(state.start - CONTEXT, item.end - CONTEXT_TOTAL)
+        before = [span for span in state.before if span[0] >= reach]
         start = before[0][0] if before else state.start
         samples = audio.between(start, item.end)
         profile = loudness(samples[state.start - start :])
-        hidden = self._encoder.encode(samples)
+        hidden = self._encoder.encode(np.pad(samples, (0, SILENCE)))
         return Encoded(
             state.utterance, kind, len(before), start, state.start, item.end, item.voiced, profile, hidden
         )

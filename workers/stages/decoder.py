@@ -1,6 +1,6 @@
 """The decoder stage: hypotheses, what of them is stable, and the transcript events.
 
-Theory. `promised` are tokens that will not change within the utterance: where two successive anchors agree. Anchors
+Theory. `promised` are tokens that will not change within the utterance: where three successive anchors agree. Anchors
 and the final are forced to begin with them, and verify as a guess only what an earlier anchor said: both are
 fixed in audio time, so the final is the same whatever partials were made in between, by whom.
 """
@@ -32,6 +32,8 @@ from workers.wire import (
 
 Event = dict[str, Any]  # a shared.events event without session, number and trace
 
+# Anchors that must agree on what is stable.
+AGREEING = 3
 # More utterances than this do not fit into a final's context.
 CONTEXT_UTTERANCES = 16
 # Less voiced audio than this holds no word (ops/decisions/0005).
@@ -44,6 +46,7 @@ class DecoderState:
     start: int = 0  # sample
     through: int = 0  # sample decoded so far
     anchor: tuple[int, ...] = ()  # tokens of the last anchor
+    older: tuple[tuple[int, ...], ...] = ()  # of the anchors before it, as far as stability looks back
     promised: int = 0  # of them, how many are stable
     latest: tuple[
         int, ...
@@ -96,7 +99,7 @@ class Decoder:
             begun = {"type": "speech_start", "utterance": item.utterance, "start_ms": _ms(item.start)}
             out.append(_at(item.start, begun))
             return replace(
-                state, utterance=item.utterance, start=item.start, anchor=(), promised=0, latest=()
+                state, utterance=item.utterance, start=item.start, anchor=(), older=(), promised=0, latest=()
             )
         if isinstance(item, Closed):
             return _closed(state, item, out)
@@ -119,10 +122,16 @@ class Decoder:
         )
         tokens = max(without_loops(found.tokens), promised, key=len)
         if item.kind == "anchor":
-            stable = max(state.promised, stable_prefix(self._vocabulary, state.anchor, tokens))
-            state = replace(state, anchor=tokens, promised=stable)
+            state = self._promise(state, tokens)
         out.append(self._partial(state, tokens, item.end))
         return replace(state, latest=tokens)
+
+    def _promise(self, state: DecoderState, tokens: tuple[int, ...]) -> DecoderState:
+        hypotheses = (*state.older, state.anchor, tokens)[-AGREEING:]
+        agreed = stable_prefix(self._vocabulary, hypotheses) if len(hypotheses) == AGREEING else 0
+        return replace(
+            state, anchor=tokens, older=hypotheses[1 - AGREEING : -1], promised=max(state.promised, agreed)
+        )
 
     def _partial(self, state: DecoderState, tokens: tuple[int, ...], end: int) -> Event:
         return _at(

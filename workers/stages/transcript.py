@@ -51,20 +51,22 @@ def limit(samples: int) -> int:
     return int(samples / SAMPLE_RATE * TOKENS_PER_SECOND) + TOKENS_EXTRA
 
 
-def stable_prefix(vocabulary: Vocabulary, older: Sequence[int], newer: Sequence[int]) -> int:
-    """Tokens that two successive hypotheses share, up to the last word boundary.
+def stable_prefix(vocabulary: Vocabulary, hypotheses: Sequence[Sequence[int]]) -> int:
+    """Tokens that successive hypotheses share, less the last shared word.
 
-    The word in which they part, and a last word that more audio may still extend, are not stable
-    (local agreement, Liu et al. 2020, "Low-latency sequence-to-sequence speech recognition").
+    Local agreement (Liu et al. 2020, "Low-latency sequence-to-sequence speech recognition"), but of three, and with a
+    word's margin: what two hypotheses of this model agree on is still wrong so often that promising it costs
+    0.8 points of word error rate, this 0.1 (ops/decisions/0004).
     """
+    newest = hypotheses[-1]
     same = 0
-    while same < min(len(older), len(newer)) and older[same] == newer[same]:
+    while same < min(map(len, hypotheses)) and all(h[same] == newest[same] for h in hypotheses):
         same += 1
-    if same < len(newer) and vocabulary.starts_word(newer[same]):
-        return same
-    while same > 0 and not vocabulary.starts_word(newer[same - 1]):
-        same -= 1
-    return max(same - 1, 0)
+    # Words that have begun in the shared part; the last of them, or all of it that another token may extend, is out.
+    starts = [i for i in range(same) if i == 0 or vocabulary.starts_word(newest[i])]
+    whole = same < len(newest) and vocabulary.starts_word(newest[same])
+    starts = [*starts, same] if whole else starts
+    return starts[-2] if len(starts) > 1 else 0
 
 
 def without_loops(tokens: Sequence[int]) -> tuple[int, ...]:
