@@ -35,7 +35,9 @@ class Pipeline:
             items = step.outputs
         return list(items)
 
-    def run(self, chunks: Sequence[AudioChunk], groups: Iterable[int], *, reload: bool = False) -> list[dict[str, Any]]:
+    def run(
+        self, chunks: Sequence[AudioChunk], groups: Iterable[int], *, reload: bool = False
+    ) -> list[dict[str, Any]]:
         """All events, the chunks taken in groups of the given sizes, the rest at once."""
         events, at = [], 0
         for size in groups:

@@ -8,7 +8,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("shared", "gateway", "workers", "ops")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-IMPURE = {"redis", "asyncio", "logging", "structlog", "torch", "torchaudio", "time", "onnxruntime", "os", "threading"}
+IMPURE = {
+    "redis",
+    "asyncio",
+    "logging",
+    "structlog",
+    "torch",
+    "torchaudio",
+    "time",
+    "onnxruntime",
+    "os",
+    "threading",
+}
 
 
 def imports(path: Path) -> set[str]:
@@ -83,13 +94,17 @@ def test_every_script_states_its_contract():
 
 
 def test_scripts_acknowledge_only_where_work_is_ended():
-    users = {script.name for script in (ROOT / "shared/scripts").glob("*.lua") if "XACK" in script.read_text()}
+    users = {
+        script.name for script in (ROOT / "shared/scripts").glob("*.lua") if "XACK" in script.read_text()
+    }
 
     assert users == {"commit.lua", "settle.lua"}
 
 
 def test_modules_and_functions_stay_small():
-    long_modules = {str(p.relative_to(ROOT)): n for p in SOURCES if (n := len(p.read_text().splitlines())) > 250}
+    long_modules = {
+        str(p.relative_to(ROOT)): n for p in SOURCES if (n := len(p.read_text().splitlines())) > 250
+    }
     long_functions = {
         f"{path.relative_to(ROOT)}:{node.name}": node.end_lineno - node.lineno + 1
         for path in SOURCES
@@ -106,7 +121,9 @@ def test_settings_objects_have_at_most_twelve_fields():
     sizes = {
         name: len(kind.model_fields)
         for name, kind in vars(settings).items()
-        if isinstance(kind, type) and issubclass(kind, settings.BaseSettings) and kind is not settings.BaseSettings
+        if isinstance(kind, type)
+        and issubclass(kind, settings.BaseSettings)
+        and kind is not settings.BaseSettings
     }
 
     assert sizes

@@ -51,7 +51,10 @@ def test_what_is_finally_said_does_not_depend_on_how_chunks_are_grouped(groups, 
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.integers(1, 9), max_size=60), st.booleans())
 def test_noise_reduction_does_not_depend_on_grouping_either(groups, reload):
-    chunks, options = audio_chunks(np.concatenate([speech(2), silence(1), speech(1)])), SessionOptions(denoise=True)
+    chunks, options = (
+        audio_chunks(np.concatenate([speech(2), silence(1), speech(1)])),
+        SessionOptions(denoise=True),
+    )
     one_by_one = Pipeline(stages(), options).run(chunks, [1] * 99)
 
     grouped = Pipeline(stages(), options).run(chunks, groups, reload=reload)
