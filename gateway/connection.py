@@ -7,28 +7,18 @@ from collections.abc import Coroutine, MutableMapping
 from typing import Any
 
 import structlog
-from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from gateway import session
 from gateway.audio import AudioDecoder
 from gateway.feed import SAMPLE_RATE, Feed
 from gateway.ingest import Ingest, Opened, open_session
+from gateway.messages import control_of, options_of
 from gateway.ring import RingBuffer
 from shared import metrics
 from shared.clock import wall_ms
 from shared.errors import BadInput, ScribeError, SessionOver
-from shared.protocol import (
-    CLIENT_ADAPTER,
-    Configure,
-    EndOfAudio,
-    Flush,
-    Ping,
-    Pong,
-    Problem,
-    Ready,
-    SessionOptions,
-)
+from shared.protocol import Configure, EndOfAudio, Flush, Ping, Pong, Problem, Ready, SessionOptions
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
 from shared.transcripts import Follower, Numbered, TranscriptHub
@@ -94,7 +84,7 @@ class Connection:
         query = dict(self._socket.query_params)
         first: MutableMapping[str, Any] | None = None
         if query:
-            self._options = _options(query)
+            self._options = options_of(query)
             self._state = session.State.STREAMING
         else:
             with contextlib.suppress(TimeoutError):
@@ -103,7 +93,7 @@ class Connection:
             if first and first["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(first.get("code", 1006))
             if first and first.get("text") is not None:
-                message = _control(first["text"])
+                message = control_of(first["text"])
                 if isinstance(message, Configure):
                     self._options = SessionOptions(**message.model_dump(exclude={"type"}))
                     first = None
@@ -169,7 +159,7 @@ class Connection:
             self._state = session.after(self._state, "audio")
             await self._feed.write(self._decoder.feed(message["bytes"]))
             return
-        control = _control(message["text"])
+        control = control_of(message["text"])
         self._state = session.after(self._state, control.type)
         if isinstance(control, Ping):
             await self._socket.send_text(Pong(id=control.id).model_dump_json())
@@ -240,41 +230,6 @@ class Connection:
         task = asyncio.create_task(work, name=f"{name} {self._session}")
         self._tasks.append(task)
         return task
-
-
-def _options(query: dict[str, str]) -> SessionOptions:
-    try:
-        return SessionOptions.model_validate(query)
-    except ValidationError as error:
-        raise BadInput(_explain(error, "query")) from error
-
-
-def _control(text: str) -> Configure | Flush | EndOfAudio | Ping:
-    try:
-        return CLIENT_ADAPTER.validate_json(text)
-    except ValidationError as error:
-        raise BadInput(_explain(error, "message")) from error
-
-
-_KNOWN: dict[str, type[BaseModel]] = {
-    "query": SessionOptions,
-    "configure": Configure,
-    "flush": Flush,
-    "end": EndOfAudio,
-    "ping": Ping,
-}
-
-
-def _explain(error: ValidationError, what: str) -> str:
-    """One line for people: which field, what was wrong with it, what would be right."""
-    first = error.errors()[0]
-    if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid"):
-        return f"{what}: text frames are JSON with type configure, flush, end or ping; audio goes in binary frames"
-    *outer, field = first["loc"] or (what,)
-    kind = str(outer[0]) if outer else what
-    if first["type"] == "extra_forbidden":
-        return f"{kind}: unknown parameter {field!r}; known are {', '.join(_KNOWN[kind].model_fields)}"
-    return f"{kind}: {field}: {first['msg']}, got {first['input']!r:.80}"
 
 
 def _observe(event: Numbered) -> str:

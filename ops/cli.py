@@ -108,7 +108,7 @@ def worker(
         "workers",
         stages,
         SCRIBE_REDIS_URL=redis_url,
-        SCRIBE_WORKER_ORT_THREADS=threads,
+        SCRIBE_WORKER_THREADS=threads,
         SCRIBE_WORKER_METRICS_PORT=metrics_port,
     )
 
@@ -194,14 +194,9 @@ def evaluate(
     """
     if offline and loop is not None:
         raise typer.BadParameter("is for sessions through a fleet: leave out --offline", param_hint="--loop")
-    from rich.console import Console
+    from ops.evaluate import Plan, run
 
-    from ops import evaluate as tool
-    from ops.media import MediaDecoder
-    from ops.progress import evaluation_bar
-    from ops.report import print_report
-
-    plan = tool.Plan(
+    plan = Plan(
         manifest=manifest,
         pattern=pattern,
         limit=limit,
@@ -212,12 +207,7 @@ def evaluate(
         loop_s=loop,
         details=details,
     )
-    with MediaDecoder() as decoder:
-        takes = tool.plan_takes(plan, decoder)
-        with evaluation_bar(Console(stderr=True), len(takes)) as progress:
-            report = tool.evaluate(plan, takes, decoder, progress)
-    print(report.model_dump_json()) if as_json else print_report(report, Console())
-    raise typer.Exit(1 if report.errors else 0)
+    raise typer.Exit(run(plan, as_json=as_json))
 
 
 @app.command()

@@ -37,7 +37,7 @@ def demo(console: Console) -> None:
 
 
 async def _listen(pcm: bytes, console: Console) -> Recording:
-    async with gateway_at(None) as url:
+    async with gateway_at(None, smallest=True) as url:
         with Captions(console) as captions:
             return await stream_pcm(url, pcm, pace=1.0, on_event=lambda heard: captions.show(heard.event))
 

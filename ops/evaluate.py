@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel, Field
+from rich.console import Console
 
 from ops import scoring
 from ops.manifests import Take, continuous, read_manifest
 from ops.media import RATE, MediaDecoder
-from ops.report import Outcome, Report, build_report, write_details
+from ops.progress import evaluation_bar
+from ops.report import Outcome, Report, build_report, print_report, write_details
 from ops.streaming import Heard, Recording, stream_pcm
 from ops.target import gateway_at
 from shared.errors import ScribeError
@@ -37,6 +39,16 @@ class Plan(BaseModel):
 
 
 Progress = Callable[[Outcome], None]
+
+
+def run(plan: Plan, *, as_json: bool) -> int:
+    """Evaluate with progress on stderr, and print the report. The exit code says whether all recordings worked."""
+    with MediaDecoder() as decoder:
+        takes = plan_takes(plan, decoder)
+        with evaluation_bar(Console(stderr=True), len(takes)) as progress:
+            report = evaluate(plan, takes, decoder, progress)
+    print(report.model_dump_json()) if as_json else print_report(report, Console())
+    return 1 if report.errors else 0
 
 
 def plan_takes(plan: Plan, decoder: MediaDecoder) -> list[Take]:
@@ -115,7 +127,7 @@ def _final_ms(recording: Recording) -> float | None:
 
 def _offline(takes: Sequence[Take], decoder: MediaDecoder, progress: Progress) -> tuple[list[Outcome], float]:
     """Each take in one piece through the model; the time is the model's alone, without decoding of files."""
-    from workers.engines.moonshine import MoonshineEngine  # noqa: PLC0415 - onnxruntime only where it is used
+    from workers.engines.moonshine.engine import MoonshineEngine  # noqa: PLC0415 - torch only where it is used
 
     engine = MoonshineEngine.load(threads=1)
     outcomes, busy_s = [], 0.0

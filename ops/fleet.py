@@ -6,6 +6,7 @@ one, SIGKILL included (ops/tether.py), so run a fleet in the main thread.
 """
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
@@ -19,8 +20,10 @@ from shared.errors import Misconfigured
 from shared.redis_client import connect
 from shared.settings import GatewaySettings, RedisSettings, WorkerSettings, child_environment
 
-# An encoder-decoder hands 25 KB per second of audio from acoustic to decoder: one process saves that.
-DEFAULT_LAYOUT = (Group("frontend", 1), Group("acoustic+decoder", 1))
+# An encoder-decoder hands 25 KB per second of audio from acoustic to decoder: one process saves that. It computes on one
+# core, so there is one for each; a single frontend serves dozens of sessions.
+DEFAULT_LAYOUT = (Group("frontend", 1), Group("acoustic+decoder", os.cpu_count() or 1))
+SMALLEST_LAYOUT = (Group("frontend", 1), Group("acoustic+decoder", 1))
 
 _WATCH_S = 0.2
 
@@ -133,7 +136,7 @@ class Fleet:
             await self._unless_failed(wait_for_gateway(self._address, self.gateway.port))
         finally:
             await clients.stop()
-        self._say(f"ready: {self.url}")
+        self._say(f"ready: {self.url} (Redis at {self.redis.url})")
 
     def _start_children(self) -> None:
         environment = child_environment(

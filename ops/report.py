@@ -52,6 +52,7 @@ class Report(BaseModel):
     final_ms: scoring.Percentiles = Field(description="last audio sent to last final received")
     errors: int = Field(description="sessions that failed or got no `end` event")
     stability_violations: int
+    endings_lost: int = Field(description="recordings without their last word or words")
     words_without_reference: int = Field(description="heard in recordings whose transcript is empty")
     subsets: dict[str, Subset]
 
@@ -73,6 +74,7 @@ def build_report(outcomes: Sequence[Outcome], *, sessions: int, busy_s: float) -
         final_ms=scoring.percentiles([o.final_ms for o in outcomes if o.final_ms is not None]),
         errors=sum(bool(outcome.error) for outcome in outcomes),
         stability_violations=sum(outcome.violations for outcome in outcomes),
+        endings_lost=sum(outcome.score.missing_at_end > 0 for outcome in outcomes),
         words_without_reference=sum(o.score.errors for o in outcomes if not o.score.words),
         subsets={name: _subset(members) for name, members in sorted(by_subset.items())},
     )
@@ -87,6 +89,7 @@ def write_details(path: Path, outcomes: Sequence[Outcome]) -> None:
                 "take": outcome.take.name,
                 "errors": outcome.score.errors,
                 "words": outcome.score.words,
+                "missing_at_end": outcome.score.missing_at_end,
                 "reference": outcome.take.reference,
                 "heard": outcome.text,
                 "error": outcome.error,
@@ -118,7 +121,7 @@ def print_report(report: Report, console: Console) -> None:
     console.print(
         f"{report.audio_seconds:.1f} s of audio in {report.sessions} session(s) at a time, "
         f"real-time factor {report.rtf:.4f}; {report.errors} failed, "
-        f"{report.stability_violations} changes of stable text, "
+        f"{report.stability_violations} changes of stable text, {report.endings_lost} endings lost, "
         f"{report.words_without_reference} words where no transcript has any"
     )
 

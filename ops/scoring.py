@@ -21,6 +21,7 @@ class Score:
 
     errors: int
     words: int
+    missing_at_end: int = 0  # reference words with nothing in their place, up to the last one
 
 
 class Percentiles(BaseModel):
@@ -38,7 +39,9 @@ def score(reference: str, hypothesis: str) -> Score:
     if not normal:  # jiwer takes no empty reference: every word heard is an insertion
         return Score(len(heard.split()), 0)
     found = jiwer.process_words(normal, heard)
-    return Score(found.substitutions + found.deletions + found.insertions, len(normal.split()))
+    last = found.alignments[0][-1]
+    missing = last.ref_end_idx - last.ref_start_idx if last.type == "delete" else 0
+    return Score(found.substitutions + found.deletions + found.insertions, len(normal.split()), missing)
 
 
 def wer(scores: Sequence[Score]) -> float | None:

@@ -11,8 +11,10 @@ from shared.settings import GatewaySettings
 
 
 @asynccontextmanager
-async def gateway_at(url: str | None) -> AsyncIterator[str]:
+async def gateway_at(url: str | None, *, smallest: bool = False) -> AsyncIterator[str]:
     """Address of a running gateway. Without one given, embedded Redis, gateway and workers live as long as the block.
+
+    The smallest fleet has one worker process per stage group; otherwise there are as many as there are cores.
 
     Raises Misconfigured when nothing listens at the address.
     """
@@ -20,11 +22,12 @@ async def gateway_at(url: str | None) -> AsyncIterator[str]:
         await _knock(url)
         yield url
         return
-    from ops.fleet import Fleet  # noqa: PLC0415 - only when there is a fleet to start
+    from ops.fleet import DEFAULT_LAYOUT, SMALLEST_LAYOUT, Fleet  # noqa: PLC0415 - only when there is one to start
 
     # A free port, and no log lines between the tool's own: what goes wrong is in the warnings.
     quietly = {"SCRIBE_LOG_LEVEL": "WARNING"}
-    async with Fleet(gateway=GatewaySettings(port=0), environment=quietly) as fleet:
+    layout = SMALLEST_LAYOUT if smallest else DEFAULT_LAYOUT
+    async with Fleet(gateway=GatewaySettings(port=0), layout=layout, environment=quietly) as fleet:
         yield fleet.url
 
 

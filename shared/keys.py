@@ -37,7 +37,7 @@ class Keys:
         return self._session(sid, INPUT_OF[stage])
 
     def state(self, sid: str, stage: str) -> str:
-        """Hash: seq (done), fed (newest input), keep (oldest input still needed), token, blob."""
+        """Hash: seq (done), fed (newest input), keep (oldest input needed), token (out), version (its writer), blob."""
         return self._session(sid, f"state:{stage}")
 
     def events(self, sid: str) -> str:
@@ -49,7 +49,7 @@ class Keys:
         return [self.meta(sid), self.events(sid), *stages]
 
     def ready(self, partition: int, stage: str) -> str:
-        """Stream of work tokens with one consumer group, named like the stage. Permanent."""
+        """Stream of work tokens with one consumer group, `workers`. Permanent."""
         return f"{self._tag(partition)}:ready:{stage}"
 
     def ready_of(self, sid: str, stage: str) -> str:

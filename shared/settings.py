@@ -55,7 +55,7 @@ class WorkerSettings(BaseSettings):
         default=2.0, gt=0, description="a token whose owner is silent for this long is taken over"
     )
     deliveries: int = Field(default=3, ge=1, description="attempts at a token before it is a dead letter")
-    ort_threads: int = Field(default=1, ge=1, description="threads of one inference session")
+    threads: int = Field(default=1, ge=1, description="threads of one inference")
     drain_s: float = Field(default=10.0, description="how long shutdown waits for the pass in flight")
     metrics_port: int = Field(default=0, description="0: no metrics port")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workers.engines.moonshine import Hypothesis
+from workers.engines.hypothesis import Hypothesis
 from workers.stages.frontend import VadState
 
 # One token per 160 ms of audio.
@@ -26,7 +26,9 @@ class LoudnessDetector:
 class PitchEngine:
     """Encodes each 160 ms as its level; decodes levels to tokens, each the start of a word."""
 
-    def encode(self, samples: np.ndarray) -> np.ndarray:
+    grid = 1
+
+    def encode(self, samples: np.ndarray, *, cut: int = 0) -> np.ndarray:
         whole = max(1, len(samples) // TOKEN_SAMPLES)
         padded = np.pad(samples, (0, max(0, whole * TOKEN_SAMPLES - len(samples))))
         levels = np.abs(padded[: whole * TOKEN_SAMPLES]).reshape(whole, TOKEN_SAMPLES).mean(axis=1)
@@ -36,6 +38,7 @@ class PitchEngine:
         self,
         hidden: np.ndarray,
         *,
+        context: Sequence[int] = (),
         forced: Sequence[int] = (),
         guess: Sequence[int] = (),
         limit: int,
@@ -43,6 +46,7 @@ class PitchEngine:
     ) -> Hypothesis:
         heard = [3 + int(level * 1000) for level in hidden[:, 0]]
         # As with a quantised decoder, a guess may tip a doubtful token: here, an even one that the guess has as odd.
+        heard = heard[len(context) :]
         tipped = [
             g if g - 1 == h and h % 2 == 0 else h for g, h in zip([*forced, *guess], heard, strict=False)
         ]

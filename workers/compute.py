@@ -82,8 +82,8 @@ class Job:
 def run_pass(job: Job, mono_ms: Callable[[], float], wall_ms: Callable[[], float]) -> Result | None:
     """Compute a pass. None when there is nothing to do. Clocks are only for the trace."""
     first = job.loaded[0]
-    past, fresh = _inputs(job.stages[0], first)
-    if not fresh:
+    past, inputs = _inputs(job.stages[0], first)
+    if not inputs:
         return None
     trace = _trace_of(first.entries[-1][1])
     links: list[Link] = []
@@ -94,14 +94,14 @@ def run_pass(job: Job, mono_ms: Callable[[], float], wall_ms: Callable[[], float
             if not outputs or not loaded.free:
                 break
             past, _ = _inputs(stage, loaded)
-            fresh = [(links[-1].new_seq, tuple(outputs))]
+            inputs = [(links[-1].new_seq, tuple(outputs))]
         began = mono_ms()
-        step = stage.step(_state(stage, loaded, reset), _values(fresh), _values(past), job.options)
+        step = stage.step(_state(stage, loaded, reset), _values(inputs), _values(past), job.options)
         took = mono_ms() - began
         if links:
             links[-1] = _onward(links[-1], outputs, trace, store=step.needs > 0)
         trace.hops.append(_hop(stage.name, job, first=not links, step_ms=took))
-        links.append(_link(stage, loaded.seq, [*past, *fresh], step, took))
+        links.append(_link(stage, loaded.seq, [*past, *inputs], step, took))
         outputs = step.outputs
     if outputs and links[-1].stage != STAGES[-1]:
         links[-1] = _onward(links[-1], outputs, trace, store=True)
@@ -157,6 +157,7 @@ def _state(stage: AnyStage, loaded: Loaded, reset: list[str]) -> Any:
 
 
 def _onward(link: Link, outputs: Sequence[Any], trace: Hops, *, store: bool) -> Link:
+    """With its output. What the next stage has already used and will not need again is only counted, not stored."""
     payload = pack(((trace.received_ms, trace.hops), pack_items(outputs))) if store else b"fused"
     return replace(link, output=payload, store=store)
 

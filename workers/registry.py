@@ -28,9 +28,9 @@ def build(names: Sequence[str], settings: WorkerSettings) -> list[AnyStage]:
 
         stages.append(Frontend(SileroDetector.load()))
     if {"acoustic", "decoder"} & set(names):
-        from workers.engines.moonshine import MoonshineEngine
+        from workers.engines.moonshine.engine import MoonshineEngine
 
-        engine = MoonshineEngine.load(settings.ort_threads)
+        engine = MoonshineEngine.load(settings.threads)
         both: list[AnyStage] = [Acoustic(engine), Decoder(engine, engine.vocabulary)]
         stages += [stage for stage in both if stage.name in names]
     return stages

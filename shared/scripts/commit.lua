@@ -15,6 +15,7 @@ local links = tonumber(ARGV[8])
 local function arg(link, i) return ARGV[8 + (link - 1) * 6 + i] end
 local function state(link) return KEYS[2 + link * 2] end
 local function input(link) return KEYS[3 + link * 2] end
+local onward = {state = KEYS[4 + links * 2], input = KEYS[5 + links * 2], ready = KEYS[6 + links * 2]}
 
 if redis.call('HGET', state(1), 'token') ~= token then
   return redis.error_reply('STALE token')
@@ -32,9 +33,9 @@ end
 local live = {KEYS[2]}
 for link = 1, links do
   redis.call('HSET', state(link), 'seq', arg(link, 2), 'keep', arg(link, 3), 'blob', arg(link, 4), 'version', token)
-  local output, onward = arg(link, 5), KEYS[4 + links * 2]
+  local output = arg(link, 5)
   if output ~= '' then
-    local to_state, to_input = onward, KEYS[5 + links * 2]
+    local to_state, to_input = onward.state, onward.input
     if link < links then
       to_state, to_input = state(link + 1), input(link + 1)
     end
@@ -45,7 +46,7 @@ for link = 1, links do
     live[#live + 1] = to_state
     live[#live + 1] = to_input
     if link == links and redis.call('HEXISTS', to_state, 'token') == 0 then
-      local next_token = redis.call('XADD', KEYS[6 + links * 2], '*', 's', ARGV[3], 't', now)
+      local next_token = redis.call('XADD', onward.ready, '*', 's', ARGV[3], 't', now)
       redis.call('HSET', to_state, 'token', next_token)
     end
   end

@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import soundfile
 
 from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
 from tests.pipeline import Pipeline, audio_chunks, finals, lasting
-from workers.engines.moonshine import MoonshineEngine
+from workers.engines.moonshine.encoder import REMEMBERED_BLOCKS, REMEMBERED_FRAMES
+from workers.engines.moonshine.engine import MoonshineEngine, assets
 from workers.engines.silero import SileroDetector
 from workers.stages.acoustic import Acoustic
 from workers.stages.decoder import Decoder
@@ -55,6 +57,62 @@ def test_encoding_is_half_precision_and_the_same_every_time(engine, recording):
     assert np.array_equal(hidden, encoder.encode(as_float(recording[:32_000])))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", [0, 61_440])
+def test_what_an_engine_remembers_changes_nothing(moonshine, recording, cut):
+    samples = as_float(recording[:70_000])
+    for length in (20_480, 30_000, 40_960, 61_440):  # as an utterance grows
+        moonshine.encode(samples[:length], cut=length // 20_480 * 20_480)
+
+    remembering = moonshine.encode(samples, cut=cut)
+
+    assert np.array_equal(remembering, MoonshineEngine.load().encode(samples, cut=cut))
+
+
+@pytest.mark.slow
+def test_an_engine_forgets_the_oldest_and_stays_small(moonshine, recording):
+    for start in range(0, 100_000, 500):
+        samples = as_float(recording[start : start + 40_000])
+        moonshine.encode(samples, cut=40_000)
+    encoder = moonshine._encoder
+
+    assert sum(len(run.hidden) for run in encoder._runs.values()) <= REMEMBERED_FRAMES
+    assert len(encoder._blocks) <= REMEMBERED_BLOCKS
+
+
+@pytest.mark.slow
+def test_our_layers_say_what_onnxruntime_says_with_the_same_weights(moonshine, recording):
+    samples = as_float(recording[:90_000])
+    ours = moonshine.decode(moonshine.encode(samples), limit=60).tokens
+
+    assert len(ours) > 15
+    assert ours == reference_tokens(samples, limit=60)
+
+
+def reference_tokens(samples: np.ndarray, limit: int) -> tuple[int, ...]:
+    """Greedy search with the model files as they are, every token from the beginning each time."""
+    encoder, decoder = (
+        onnxruntime.InferenceSession(assets() / name)
+        for name in ("encoder_model.ort", "decoder_model_merged.ort")
+    )
+    mask = np.ones((1, len(samples)), np.int64)
+    hidden = encoder.run(None, {"input_values": samples[None], "attention_mask": mask})[0]
+    empty = {
+        i.name: np.zeros((1, 8, hidden.shape[1] if ".encoder." in i.name else 0, 36), np.float32)
+        for i in decoder.get_inputs()
+        if i.name.startswith("past")
+    }
+    fixed = {"encoder_hidden_states": hidden, "encoder_attention_mask": mask}
+    tokens = [1]
+    while len(tokens) <= limit:
+        ids = {"input_ids": np.array([tokens], np.int64), "use_cache_branch": np.array([False])}
+        best = int(decoder.run(["logits"], {**fixed, **empty, **ids})[0][0, -1].argmax())
+        if best == 2:
+            break
+        tokens.append(best)
+    return tuple(tokens[1:])
+
+
 @pytest.mark.parametrize("samples", [1, 399, 8_000])
 def test_audio_of_any_length_can_be_encoded_and_decoded(engine, samples):
     encoder, _ = engine
@@ -71,6 +129,16 @@ def test_a_hypothesis_begins_with_what_was_forced_and_has_a_score_for_every_toke
     assert found.tokens[:2] == (450, 300)
     assert len(found.logprobs) == len(found.tokens) <= 10
     assert all(score <= 0 for score in found.logprobs)
+
+
+def test_context_is_neither_returned_nor_scored(engine, recording):
+    encoder, _ = engine
+    hidden = encoder.encode(as_float(recording[:48_000]))
+
+    found = encoder.decode(hidden, context=[450, 300], forced=[310], limit=10, scored=True)
+
+    assert found.tokens[0] == 310
+    assert len(found.logprobs) == len(found.tokens) <= 10
 
 
 def test_a_wrong_guess_is_not_believed(engine, recording):

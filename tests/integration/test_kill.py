@@ -15,7 +15,7 @@ from shared.protocol import SessionOptions
 from shared.settings import child_environment
 from tests.conftest import wait_until
 from tests.pipeline import Pipeline, audio_chunks, finals
-from workers.engines.moonshine import MoonshineEngine
+from workers.engines.moonshine.engine import MoonshineEngine
 from workers.engines.silero import SileroDetector
 from workers.stages.acoustic import Acoustic
 from workers.stages.decoder import Decoder

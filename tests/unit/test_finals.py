@@ -25,18 +25,16 @@ def tokens(text: str) -> tuple[int, ...]:
 
 @dataclass
 class Searcher:
-    """Says `free`, and after being forced to more than the context, `led`."""
+    """Says `free`, and when forced to begin with something, `led` after it."""
 
     free: str
     led: str = ""
-    context: str = ""
-    forced: list = field(default_factory=list)
+    asked: list = field(default_factory=list)
 
-    def decode(self, hidden, *, forced=(), guess=(), limit, scored=False):
+    def decode(self, hidden, *, context=(), forced=(), guess=(), limit, scored=False):
         assert scored
-        self.forced.append(tuple(forced))
-        beyond = len(forced) > len(tokens(self.context))
-        found = (*forced, *tokens(self.led if beyond else self.free))
+        self.asked.append((tuple(context), tuple(forced)))
+        found = (*forced, *tokens(self.led if forced else self.free))
         return Answer(found, tuple(-0.1 * i for i in range(len(found))))
 
 
@@ -47,7 +45,8 @@ class Answer:
 
 
 def said(searcher: Searcher, promised: str = "", context: str = "") -> str:
-    found = decode(searcher, Vocabulary(), HIDDEN, 48_000, context=tokens(context), promised=tokens(promised))
+    given = {"context": tokens(context), "promised": tokens(promised)}
+    found = decode(searcher, Vocabulary(), HIDDEN, 48_000, **given)
     assert len(found.tokens) == len(found.logprobs)
     return Vocabulary().text(found.tokens)
 
@@ -60,21 +59,21 @@ def test_a_promise_that_was_found_again_keeps_its_own_writing():
     searcher = Searcher("The Cat , sat down .")
 
     assert said(searcher, promised="the cat") == "the cat sat down."
-    assert len(searcher.forced) == 1
+    assert len(searcher.asked) == 1
 
 
 def test_a_promise_that_was_not_found_again_is_kept_all_the_same():
     searcher = Searcher("the hat sat .", led="sat down .")
 
     assert said(searcher, promised="the cat") == "the cat sat down."
-    assert searcher.forced[-1] == tokens("the cat")
+    assert searcher.asked[-1] == ((), tokens("the cat"))
 
 
 def test_the_text_before_is_context_without_its_closing_punctuation():
-    searcher = Searcher(", cat sat .", context="The hat")
+    searcher = Searcher(", cat sat .")
 
     assert said(searcher, context="The hat .") == "cat sat."
-    assert searcher.forced == [tokens("The hat")]
+    assert searcher.asked == [(tokens("The hat"), ())]
 
 
 @pytest.mark.parametrize("promised", ["", "the cat"])

@@ -34,7 +34,7 @@ def test_report_adds_up_takes_by_subset():
     outcomes = [
         Outcome(take("a/1", "a"), audio_s=10, score=Score(1, 10), latencies_ms=[10, 20], final_ms=50),
         Outcome(take("b/1", "b", files=2), audio_s=30, score=Score(0, 30), latencies_ms=[30], violations=2),
-        Outcome(take("b/2", "b"), score=Score(10, 10), error="broken"),
+        Outcome(take("b/2", "b"), score=Score(10, 10, missing_at_end=10), error="broken"),
         Outcome(take("c/1", "c"), audio_s=10, text="you", score=Score(1, 0)),
     ]
 
@@ -44,5 +44,6 @@ def test_report_adds_up_takes_by_subset():
     assert {name: subset.wer for name, subset in report.subsets.items()} == {"a": 0.1, "b": 0.25, "c": None}
     assert (report.utterances, report.audio_seconds, report.rtf, report.sessions) == (5, 50, 0.5, 2)
     assert (report.errors, report.stability_violations, report.words_without_reference) == (1, 2, 1)
+    assert report.endings_lost == 1
     assert report.latency_ms.avg == 20
     assert report.final_ms.p50 == 50

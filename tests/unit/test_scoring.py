@@ -31,7 +31,25 @@ def final(text: str, utterance: int = 1) -> Final:
     ],
 )
 def test_errors_are_counted_in_normalised_words(reference, hypothesis, errors, words):
-    assert score(reference, hypothesis) == Score(errors, words)
+    found = score(reference, hypothesis)
+
+    assert (found.errors, found.words) == (errors, words)
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "missing"),
+    [
+        ("the cat sat", 0),
+        ("the cat", 1),
+        ("the", 2),
+        ("", 3),
+        ("a cat hat", 0),
+        ("cat sat", 0),
+        ("the cat mat sat", 0),
+    ],
+)
+def test_words_missing_at_the_end_are_told_from_wrong_ones(hypothesis, missing):
+    assert score("the cat sat", hypothesis).missing_at_end == missing
 
 
 def test_word_error_rate_weighs_utterances_by_their_words():

@@ -43,6 +43,8 @@ F16 = npt.NDArray[np.float16]
 ANCHOR = SAMPLE_RATE * 1280 // 1000
 # Nothing is shown before there is 0.6 s of audio: less makes the model guess.
 FIRST = SAMPLE_RATE * 600 // 1000
+# Less audio than this is not worth keeping.
+SHORTEST_CUT = SAMPLE_RATE
 # A partial this close behind an anchor would say nothing new.
 PARTIAL_AFTER_ANCHOR = SAMPLE_RATE * 240 // 1000
 # A final looks back across pauses of up to 3 s, at most 10 s before its utterance and over 20 s in all; and half a
@@ -53,8 +55,11 @@ SILENCE = SAMPLE_RATE // 2
 
 
 class Encoder(Protocol):
-    def encode(self, samples: F32) -> F16:
-        """16 kHz samples -> hidden states [frames, width]."""
+    # Samples. What begins at multiples of it in the session, in silence if need be, costs less the next time.
+    grid: int
+
+    def encode(self, samples: F32, *, cut: int = 0) -> F16:
+        """16 kHz samples -> hidden states [frames, width]. Audio before the cut need not be encoded exactly again."""
         ...
 
 
@@ -151,7 +156,10 @@ class Acoustic:
         return state
 
     def _encode(self, state: AcousticState, kind: str, end: int, audio: "_Audio") -> Encoded:
-        hidden = self._encoder.encode(audio.between(state.start, end))
+        samples = self._on_grid(audio.between(state.start, end), state.start)
+        # The last anchor at or before the end, as an offset; too early a one is not worth it.
+        cut = end // ANCHOR * ANCHOR - end + len(samples)
+        hidden = self._encoder.encode(samples, cut=cut if cut >= SHORTEST_CUT else 0)
         return Encoded(state.utterance, kind, 0, state.start, state.start, end, 0, b"", hidden)
 
     def _final(self, state: AcousticState, kind: str, item: Paused | Closed, audio: "_Audio") -> Encoded:
@@ -160,10 +168,13 @@ class Acoustic:
         start = before[0][0] if before else state.start
         samples = audio.between(start, item.end)
         profile = loudness(samples[state.start - start :])
-        hidden = self._encoder.encode(np.pad(samples, (0, SILENCE)))
+        hidden = self._encoder.encode(self._on_grid(np.pad(samples, (0, SILENCE)), start))
         return Encoded(
             state.utterance, kind, len(before), start, state.start, item.end, item.voiced, profile, hidden
         )
+
+    def _on_grid(self, samples: F32, start: int) -> F32:
+        return np.pad(samples, (start % self._encoder.grid, 0))
 
 
 class _Audio:

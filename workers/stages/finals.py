@@ -29,15 +29,12 @@ def decode(
     promised: Sequence[int],
 ) -> Found:
     """Tokens of an utterance of so many samples, given the tokens before it and those already promised."""
-    context = _open_ended(vocabulary, context)
-    most = len(context) + limit(samples)
-    free = _cleaned(
-        vocabulary, searcher.decode(hidden, forced=context, limit=most, scored=True), len(context)
-    )
-    kept = _honour(vocabulary, promised, free)
+    context, most = _open_ended(vocabulary, context), limit(samples)
+    free = searcher.decode(hidden, context=context, limit=most, scored=True)
+    kept = _honour(vocabulary, promised, _cleaned(vocabulary, free))
     if kept is None:
-        forced = searcher.decode(hidden, forced=[*context, *promised], limit=most, scored=True)
-        kept = Found(forced.tokens[len(context) :], forced.logprobs[len(context) :])
+        forced = searcher.decode(hidden, context=context, forced=promised, limit=most, scored=True)
+        kept = Found(forced.tokens, forced.logprobs)
     tokens = max(without_loops(kept.tokens), tuple(promised), key=len)
     return Found(tokens, kept.logprobs[: len(tokens)])
 
@@ -62,8 +59,9 @@ def _word(vocabulary: Vocabulary, tokens: Sequence[int], word: tuple[int, int]) 
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
-def _cleaned(vocabulary: Vocabulary, found: Hypothesis, skip: int) -> Found:
-    """Without the context, and without punctuation that belongs to its end."""
+def _cleaned(vocabulary: Vocabulary, found: Hypothesis) -> Found:
+    """Without leading punctuation, which belongs to the end of the context."""
+    skip = 0
     while skip < len(found.tokens) and _is_punctuation(vocabulary, found.tokens[skip]):
         skip += 1
     return Found(found.tokens[skip:], found.logprobs[skip:])

@@ -1,0 +1,43 @@
+"""What a client says, checked; and for what is wrong, one line that people understand."""
+
+from pydantic import BaseModel, ValidationError
+
+from shared.errors import BadInput
+from shared.protocol import CLIENT_ADAPTER, Configure, EndOfAudio, Flush, Ping, SessionOptions
+
+
+def options_of(query: dict[str, str]) -> SessionOptions:
+    """The session a query string asks for. Raises BadInput."""
+    try:
+        return SessionOptions.model_validate(query)
+    except ValidationError as error:
+        raise BadInput(_explain(error, "query")) from error
+
+
+def control_of(text: str) -> Configure | Flush | EndOfAudio | Ping:
+    """A text frame. Raises BadInput."""
+    try:
+        return CLIENT_ADAPTER.validate_json(text)
+    except ValidationError as error:
+        raise BadInput(_explain(error, "message")) from error
+
+
+_KNOWN: dict[str, type[BaseModel]] = {
+    "query": SessionOptions,
+    "configure": Configure,
+    "flush": Flush,
+    "end": EndOfAudio,
+    "ping": Ping,
+}
+
+
+def _explain(error: ValidationError, what: str) -> str:
+    """One line for people: which field, what was wrong with it, what would be right."""
+    first = error.errors()[0]
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid"):
+        return f"{what}: text frames are JSON with type configure, flush, end or ping; audio goes in binary frames"
+    *outer, field = first["loc"] or (what,)
+    kind = str(outer[0]) if outer else what
+    if first["type"] == "extra_forbidden":
+        return f"{kind}: unknown parameter {field!r}; known are {', '.join(_KNOWN[kind].model_fields)}"
+    return f"{kind}: {field}: {first['msg']}, got {first['input']!r:.80}"

@@ -1,0 +1,201 @@
+"""Moonshine's encoder: 16 kHz samples [n] -> hidden states [frames, 288], a frame for every 384 samples.
+
+Theory. Three convolutions (127 samples every 64; 7 rows every 3; 3 rows every 2) make the frames, six transformer
+layers over all of them follow (Jeffries et al. 2024, "Moonshine"). Between the first two convolutions stands a group
+norm over the whole audio, which ties every value to all others; but it is affine, and so is the second convolution.
+So with m and s the mean and deviation of the first one's output x
+
+    conv2(norm(x)) = (W·g * x) / s + bias + W * b - (m / s) · sum(W·g)
+
+and the costly part, W·g * x, is the same however much audio follows. It is computed in blocks of 32 rows, which a
+soft cache remembers by their samples: as an utterance grows, only its newest block is new. A block's shape is
+always the same, so its values are too, remembered or not.
+
+The layers look both ways in time, so every new sample changes every frame. For text that is only shown, the frames up
+to 0.6 s before a *cut* may stay as they were when the audio ended there: only those after them are computed, and attend
+to all. The result is a function of samples and cut alone; the run up to the cut is remembered, or made again.
+"""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from workers.engines.moonshine.layers import (
+    ATTENTION_SCALE,
+    WIDTH,
+    Linear,
+    Matrix,
+    Rotations,
+    heads_apart,
+    heads_joined,
+    queries_keys_values,
+)
+from workers.engines.moonshine.weights import Weights
+
+F32 = npt.NDArray[np.float32]
+
+WIDTH2 = 2 * WIDTH  # of the second convolution's output
+# Window and stride of each convolution, in what comes into it.
+WINDOW1, STRIDE1 = 127, 64
+WINDOW2, STRIDE2 = 7, 3
+WINDOW3, STRIDE3 = 3, 2
+# A block is 32 rows of the second convolution. It needs 100 rows of the first; two more may end the audio unused,
+# but the norm counts them.
+BLOCK = 32
+BLOCK_ROWS = (BLOCK - 1) * STRIDE2 + WINDOW2 + STRIDE2 - 1
+BLOCK_HOP = BLOCK * STRIDE2 * STRIDE1
+BLOCK_SAMPLES = (BLOCK_ROWS - 1) * STRIDE1 + WINDOW1
+# Less audio has no frame at all.
+LEAST = ((WINDOW3 - 1) * STRIDE2 + WINDOW2 - 1) * STRIDE1 + WINDOW1
+# Blocks remembered: 100 KB and 0.38 s of audio each.
+REMEMBERED_BLOCKS = 640
+MAX_FRAMES = 2048
+EPSILON = 1e-5
+# Frames before a cut that are computed again (0.6 s).
+AGAIN = 26
+# Frames of runs remembered: 14 KB each, two minutes in all.
+REMEMBERED_FRAMES = 5_000
+
+
+class Block(NamedTuple):
+    rows: Tensor  # W·g * x [32, 576]
+    # of x [102], up to and with each row: the sum, and the sum of squares
+    sums: Tensor
+    squares: Tensor
+
+
+class Run(NamedTuple):
+    attended: list[tuple[Tensor, Tensor]]  # keys and values [heads, frames, width] of each layer
+    hidden: Tensor  # [frames, 288]
+
+
+class Encoder:
+    """Weights, and soft caches. For one thread at a time."""
+
+    def __init__(self, weights: Weights) -> None:
+        gain, shift = weights.named("onnx::Mul_"), weights.named("onnx::Add_")
+        conv2, conv3 = weights.named("conv2.weight"), weights.named("conv3.weight")
+        self._conv1 = torch.from_numpy(weights.named("conv1.weight")[:, 0])
+        self._conv2 = _flat(conv2 * gain[None])
+        self._conv2_sum = self._conv2.sum(1)
+        self._bias2 = torch.from_numpy(weights.named("conv2.bias") + (conv2 * shift[None]).sum((1, 2)))
+        self._conv3, self._bias3 = _flat(conv3), torch.from_numpy(weights.named("conv3.bias"))
+        self._layers = [_Layer(weights, number) for number in range(6)]
+        self._norm = torch.from_numpy(weights.named("layer_norm.weight"))
+        self._rotations = Rotations(MAX_FRAMES)
+        self._blocks: OrderedDict[bytes, Block] = OrderedDict()
+        self._runs: OrderedDict[bytes, Run] = OrderedDict()
+        self._run_frames = 0
+
+    def __call__(self, samples: F32, cut: int) -> Tensor:
+        """At least LEAST samples, at most 49 s of them; a cut is 0 or likewise."""
+        earlier = self._run_up_to(samples[:cut]) if cut else None
+        return earlier.hidden if earlier and cut == len(samples) else self._run(samples, earlier).hidden
+
+    def _run_up_to(self, samples: F32) -> Run:
+        key = samples.tobytes()
+        if key not in self._runs:
+            self._runs[key] = self._run(samples, None)
+            self._run_frames += len(self._runs[key].hidden)
+            while self._run_frames > REMEMBERED_FRAMES and len(self._runs) > 1:
+                _, oldest = self._runs.popitem(last=False)
+                self._run_frames -= len(oldest.hidden)
+        return self._runs[key]
+
+    def _run(self, samples: F32, earlier: Run | None) -> Run:
+        kept = max(len(earlier.hidden) - AGAIN, 0) if earlier else 0
+        x = self._frames(samples, kept)
+        attended = []
+        for number, layer in enumerate(self._layers):
+            x, keys, values = layer(x, kept, earlier.attended[number] if earlier else None, self._rotations)
+            attended.append((keys, values))
+        hidden = functional.layer_norm(x, (WIDTH,), self._norm)
+        return Run(attended, torch.cat([earlier.hidden[:kept], hidden]) if earlier else hidden)
+
+    def _frames(self, samples: F32, first: int) -> Tensor:
+        """From that frame on."""
+        rows1 = (len(samples) - WINDOW1) // STRIDE1 + 1
+        rows2 = (rows1 - WINDOW2) // STRIDE2 + 1
+        rows3 = (rows2 - WINDOW3) // STRIDE3 + 1
+        blocks = [
+            self._block(samples[at : at + BLOCK_SAMPLES])
+            for at in range(0, rows2 * STRIDE2 * STRIDE1, BLOCK_HOP)
+        ]
+        mean, deviation = _moments(blocks, rows1)
+        x = torch.cat([block.rows for block in blocks])[first * STRIDE3 : rows2]
+        x = functional.gelu(
+            torch.add(self._bias2 - mean / deviation * self._conv2_sum, x, alpha=1 / deviation)
+        )
+        windows = x.as_strided((rows3 - first, WINDOW3 * WIDTH2), (STRIDE3 * WIDTH2, 1))
+        return functional.gelu(functional.linear(windows, self._conv3, self._bias3))
+
+    def _block(self, samples: F32) -> Block:
+        if len(samples) < BLOCK_SAMPLES:
+            return self._convolved(np.pad(samples, (0, BLOCK_SAMPLES - len(samples))))
+        key = samples.tobytes()
+        if key not in self._blocks:
+            self._blocks[key] = self._convolved(samples)
+            if len(self._blocks) > REMEMBERED_BLOCKS:
+                self._blocks.popitem(last=False)
+        self._blocks.move_to_end(key)
+        return self._blocks[key]
+
+    def _convolved(self, samples: F32) -> Block:
+        windows = torch.from_numpy(samples).as_strided((BLOCK_ROWS, WINDOW1), (STRIDE1, 1))
+        x = torch.tanh(functional.linear(windows, self._conv1))
+        rows = functional.linear(x.as_strided((BLOCK, WINDOW2 * WIDTH), (STRIDE2 * WIDTH, 1)), self._conv2)
+        return Block(rows, _running(x), _running(x * x))
+
+
+class _Layer:
+    def __init__(self, weights: Weights, number: int) -> None:
+        name = f"layers.{number}"
+        self._norm1 = torch.from_numpy(weights.named(f"{name}.input_layernorm.weight"))
+        self._attention = queries_keys_values(weights, f"/{name}/self_attn", ATTENTION_SCALE)
+        self._joined = Linear([Matrix.of(weights, f"/{name}/self_attn/o_proj")])
+        self._norm2 = torch.from_numpy(weights.named(f"{name}.post_attention_layernorm.weight"))
+        self._up, self._down = (
+            Linear(
+                [Matrix.of(weights, f"/{name}/mlp/{part}")],
+                torch.from_numpy(weights.named(f"{name}.mlp.{part}.bias")),
+            )
+            for part in ("fc1", "fc2")
+        )
+
+    def __call__(
+        self, x: Tensor, first: int, earlier: tuple[Tensor, Tensor] | None, rotations: Rotations
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Frames from number `first` on -> the same a layer further, and the keys and values of all frames."""
+        apart = self._attention(functional.layer_norm(x, (WIDTH,), self._norm1))
+        q, k, v = heads_apart(apart, rotations, first)
+        if earlier:
+            k, v = (torch.cat([old[:, :first], new], 1) for old, new in zip(earlier, (k, v), strict=True))
+        attended = functional.scaled_dot_product_attention(q[None], k[None], v[None], scale=1.0)[0]
+        x = x + self._joined(heads_joined(attended))
+        x = x + self._down(functional.gelu(self._up(functional.layer_norm(x, (WIDTH,), self._norm2))))
+        return x, k, v
+
+
+def _flat(kernel: F32) -> Tensor:
+    """Kernel [out, in, window] -> matrix [out, window · in], for windows that lie row after row."""
+    return torch.from_numpy(np.ascontiguousarray(kernel.transpose(0, 2, 1)).reshape(len(kernel), -1))
+
+
+def _running(x: Tensor) -> Tensor:
+    return x.sum(1, dtype=torch.double).cumsum(0)
+
+
+def _moments(blocks: list[Block], rows: int) -> tuple[float, float]:
+    """Mean and standard deviation of the first convolution's first so many rows."""
+    own = BLOCK * STRIDE2
+    last = rows - own * (len(blocks) - 1) - 1
+    counts = [own - 1] * (len(blocks) - 1) + [last]
+    total = sum(float(block.sums[n]) for block, n in zip(blocks, counts, strict=True))
+    squares = sum(float(block.squares[n]) for block, n in zip(blocks, counts, strict=True))
+    mean = total / (rows * WIDTH)
+    return mean, float(np.sqrt(squares / (rows * WIDTH) - mean * mean + EPSILON))
