@@ -136,7 +136,8 @@ class Fleet:
             await self._unless_failed(wait_for_gateway(self._address, self.gateway.port))
         finally:
             await clients.stop()
-        self._say(f"ready: {self.url} (Redis at {self.redis.url})")
+        self._say(f"Redis at {self.redis.url}")
+        self._say(f"ready: {self.url}")
 
     def _start_children(self) -> None:
         environment = child_environment(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ops.embedded import EmbeddedRedis
-from ops.fleet import Fleet
+from ops.fleet import SMALLEST_LAYOUT, Fleet
 from ops.readiness import Group
 from shared.errors import Misconfigured, RedisUnavailable, StageFailed
 from shared.redis_client import connect, translated
@@ -55,12 +55,13 @@ GATEWAY_COMMAND = (sys.executable, "-c", GATEWAY)
 WORKER_COMMAND = (sys.executable, "-c", WORKER)
 
 STAND_INS = f"""
+    layout=SMALLEST_LAYOUT,
     gateway_command=(sys.executable, "-c", {GATEWAY!r}),
     worker_command=(sys.executable, "-c", {WORKER!r}),
 """
 SUPERVISOR = """
 import sys
-from ops.fleet import Fleet
+from ops.fleet import SMALLEST_LAYOUT, Fleet
 from ops.serve import serve
 from shared.settings import GatewaySettings
 sys.exit(serve(Fleet(gateway=GatewaySettings(port=0), %s)))
@@ -142,6 +143,7 @@ def fleet(**changes) -> Fleet:
     defaults = {
         "redis": RedisSettings(url=""),
         "gateway": GatewaySettings(port=0),
+        "layout": SMALLEST_LAYOUT,
         "gateway_command": GATEWAY_COMMAND,
         "worker_command": WORKER_COMMAND,
     }
