@@ -1,8 +1,14 @@
 """Work tokens: taking, reclaiming and ending them (design section 4).
 
 At most one token exists per session and stage, so whoever holds it works alone on that session, in order.
+
+A session's passes are cheaper where its last one was: state and encoder output are still in memory. So workers divide
+the partitions among themselves, by rendezvous hashing (Thaler and Ravishankar 1996) over the heartbeats: each waits
+only for tokens of its own partitions, and looks for those that others have no time for whenever it has none.
 """
 
+import hashlib
+import json
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +16,14 @@ from typing import Any
 
 from shared.clock import wall_ms
 from shared.redis_client import BLOCK_MS, GROUP, RedisClients, translated
+
+# How long a worker waits for its own work before it looks for that of others.
+STEAL_MS = 50
+
+
+def owner(workers: Iterable[str], partition: int) -> str:
+    """Who of them has this partition. When one leaves, only its own partitions move."""
+    return max(workers, key=lambda name: hashlib.blake2b(f"{partition}:{name}".encode()).digest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +43,62 @@ class TokenQueue:
         self._clients = clients
         self._consumer = consumer
         keys = clients.keys
+        self._stages = stages
         # Later stages first: work that is nearly done frees more than work that is begun.
         self._streams = {
             keys.ready(partition, stage): (stage, partition)
             for partition in range(keys.partitions)
             for stage in reversed(stages)
         }
-        self._order = deque(self._streams)
+        self._own = deque(self._streams)
+        self._others: deque[str] = deque()
         self._cursors = dict.fromkeys(self._streams, "0-0")
 
+    @property
+    def shares(self) -> bool:
+        """Whether some partitions are those of others."""
+        return bool(self._others)
+
     async def take(self) -> Token | None:
-        """One token if any is waiting. The search starts one stream further each time, so none is preferred."""
-        self._order.rotate(-1)
-        reply = await self._clients.run("take", list(self._order), [GROUP, self._consumer])
+        """One token if any is waiting, our own first. Each search starts one stream further, so none is preferred."""
+        self._own.rotate(-1)
+        self._others.rotate(-1)
+        order = [*self._own, *self._others]
+        reply = await self._clients.run("take", order, [GROUP, self._consumer])
         if not reply:
             return None
         index, token, fields = reply
-        return self._token(self._order[index - 1], token, dict(zip(fields[::2], fields[1::2], strict=True)))
+        return self._token(order[index - 1], token, dict(zip(fields[::2], fields[1::2], strict=True)))
 
     async def wait(self) -> list[Token]:
-        """Block up to a second for tokens; when several arrive at once there may be one per stream."""
+        """Block for tokens of our own, for a short time if there are others; several at once, one for each stream."""
+        streams, patience = self._own or self._others, STEAL_MS if self.shares else BLOCK_MS
         with translated():
             reply = await self._clients.blocking.xreadgroup(
-                GROUP, self._consumer, dict.fromkeys(self._streams, ">"), count=1, block=BLOCK_MS
+                GROUP, self._consumer, dict.fromkeys(streams, ">"), count=1, block=patience
             )
         return list(self._tokens(reply.items()))
+
+    async def divide(self, silent_ms: float) -> None:
+        """Find out which partitions are ours, of the workers that were heard of in so many milliseconds."""
+        pipe = self._clients.commands.pipeline(transaction=False)
+        for stage in self._stages:
+            pipe.hgetall(self._clients.keys.workers(stage))
+        with translated():
+            beats = dict(zip(self._stages, await pipe.execute(), strict=True))
+        since = wall_ms() - silent_ms
+        live = {
+            stage: [name.decode() for name, beat in found.items() if json.loads(beat)["seen_ms"] > since]
+            for stage, found in beats.items()
+        }
+        own = {
+            stream
+            for stream, (stage, partition) in self._streams.items()
+            if owner([*live[stage], self._consumer], partition) == self._consumer
+        }
+        if own != set(self._own):
+            self._own = deque(stream for stream in self._streams if stream in own)
+            self._others = deque(stream for stream in self._streams if stream not in own)
 
     async def mine(self) -> list[Token]:
         """Tokens given to us in a reply that never arrived: read after an error, before anything new."""

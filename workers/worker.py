@@ -94,6 +94,7 @@ class Worker:
         if mono_ms() >= self._sweep_at:
             self._sweep_at = mono_ms() + self._settings.lease_s * 500
             await self._reclaim()
+            await self._queue.divide(silent_ms=self._settings.lease_s * 1000)
         if not self._waiting:
             token = await self._queue.take()
             self._accept([token] if token else await self._queue.wait())

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gateway.ingest import Ingest, open_session
+from shared.clock import wall_ms
 from shared.protocol import SessionOptions
 from shared.redis_client import RedisClients
 from shared.settings import WorkerSettings
@@ -17,6 +18,7 @@ from tests.unit.test_stages import silence, speech
 from workers.stages.acoustic import Acoustic
 from workers.stages.decoder import Decoder
 from workers.stages.frontend import Frontend
+from workers.tokens import owner
 from workers.worker import Worker
 
 ENGINE = PitchEngine()
@@ -67,6 +69,47 @@ class Session:
         assert [event["event"] for event in events] == list(range(1, len(events) + 1))
         bare = [{k: v for k, v in e.items() if k not in ("event", "v", "session", "trace")} for e in events]
         assert lasting(bare) == expected(self.seed)
+
+
+def test_partitions_of_a_worker_that_leaves_go_to_the_others_and_no_other_moves():
+    before = {p: owner(["a", "b", "c"], p) for p in range(1024)}
+    after = {p: owner(["a", "c"], p) for p in range(1024)}
+
+    assert {p for p in before if before[p] != after[p]} == {p for p in before if before[p] == "b"}
+    assert all(280 < list(before.values()).count(name) < 400 for name in "abc")
+
+
+async def test_a_session_stays_with_one_worker_while_it_has_time(clients):
+    team = [Worker(clients, SETTINGS, stages(), name) for name in ("one", "two")]
+    for worker in team:
+        await worker.start()
+    session = await Session.open(clients, 3)
+    await wait_until(lambda: all(worker._queue.shares for worker in team))
+    for _ in session.chunks:
+        await session.send()
+        await wait_until(lambda: nothing_is_pending(clients))
+    await wait_until(session.over)
+
+    hops = [hop for event in await session.events() for hop in event["trace"]["hops"]]
+
+    assert len({hop["worker"] for hop in hops}) == 1
+    await asyncio.gather(*(worker.stop(5) for worker in team))
+
+
+async def test_a_worker_with_nothing_to_do_takes_what_its_peer_has_no_time_for(clients):
+    idle = Worker(clients, SETTINGS, stages(), "idle")
+    await clients.commands.hset(  # a peer that says it is alive, and takes nothing
+        clients.keys.workers("frontend"), "busy", json.dumps({"seen_ms": wall_ms() + 60_000})
+    )
+    await clients.commands.expire(clients.keys.workers("frontend"), 60)
+    await idle.start()
+    sessions = [await Session.open(clients, seed) for seed in range(4)]
+    for session in sessions:
+        await session.send(50)
+    for session in sessions:
+        await wait_until(session.over)
+        await session.check()
+    await idle.stop(5)
 
 
 async def nothing_is_pending(clients) -> bool:
