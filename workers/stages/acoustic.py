@@ -47,10 +47,10 @@ FIRST = SAMPLE_RATE * 600 // 1000
 SHORTEST_CUT = SAMPLE_RATE
 # A partial this close behind an anchor would say nothing new.
 PARTIAL_AFTER_ANCHOR = SAMPLE_RATE * 240 // 1000
-# A final looks back across pauses of up to 3 s, at most 10 s before its utterance and over 20 s in all; and half a
+# A final looks back across pauses of up to 3 s, at most 10 s before its utterance and over 12 s in all; and half a
 # second of silence behind it makes the model finish its sentence (ops/decisions/0004).
 CONTEXT_PAUSE = SAMPLE_RATE * 3
-CONTEXT, CONTEXT_TOTAL = SAMPLE_RATE * 10, SAMPLE_RATE * 20
+CONTEXT, CONTEXT_TOTAL = SAMPLE_RATE * 10, SAMPLE_RATE * 12
 SILENCE = SAMPLE_RATE // 2
 
 

@@ -114,7 +114,7 @@ class Decoder:
     def _encoded(self, state: DecoderState, item: Encoded, out: list[Event]) -> DecoderState:
         state = replace(state, through=max(state.through, item.end))
         if item.kind in ("final", "prepared"):
-            return self._final(state, item, out)
+            return self._final(state, item)
         promised = state.anchor[: state.promised]
         guess = (state.anchor if item.kind == "anchor" else state.latest)[state.promised :]
         found = self._searcher.decode(
@@ -146,8 +146,8 @@ class Decoder:
             },
         )
 
-    def _final(self, state: DecoderState, item: Encoded, out: list[Event]) -> DecoderState:
-        """Decode the utterance for good. Told when it is closed; at a mere pause only shown."""
+    def _final(self, state: DecoderState, item: Encoded) -> DecoderState:
+        """Decode the utterance for good; told when it is closed. A pause says nothing new, so no partial shows it."""
         context = [t for tokens in state.before[len(state.before) - item.context :] for t in tokens]
         promised = state.anchor[: state.promised]
         length = item.end - item.utterance_start
@@ -157,8 +157,6 @@ class Decoder:
         if item.voiced < MIN_VOICED and not promised:
             found = finals.Found((), ())
         tokens = found.tokens
-        if item.kind == "prepared":
-            out.append(self._partial(state, tokens, item.end))
         event = self._final_event(state, item, tokens, found.logprobs)
         return replace(state, prepared=json.dumps(event), prepared_tokens=tokens, latest=tokens)
 
