@@ -45,7 +45,7 @@ class Answer:
 
 
 def said(searcher: Searcher, promised: str = "", context: str = "") -> str:
-    given = {"context": tokens(context), "promised": tokens(promised)}
+    given = {"context": tokens(context), "promised": tokens(promised), "guess": ()}
     found = decode(searcher, Vocabulary(), HIDDEN, 48_000, **given)
     assert len(found.tokens) == len(found.logprobs)
     return Vocabulary().text(found.tokens)

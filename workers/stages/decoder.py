@@ -151,9 +151,8 @@ class Decoder:
         context = [t for tokens in state.before[len(state.before) - item.context :] for t in tokens]
         promised = state.anchor[: state.promised]
         length = item.end - item.utterance_start
-        found = finals.decode(
-            self._searcher, self._vocabulary, item.hidden, length, context=context, promised=promised
-        )
+        given = {"context": context, "promised": promised, "guess": state.anchor}
+        found = finals.decode(self._searcher, self._vocabulary, item.hidden, length, **given)
         if item.voiced < MIN_VOICED and not promised:
             found = finals.Found((), ())
         tokens = found.tokens

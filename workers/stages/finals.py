@@ -27,10 +27,11 @@ def decode(
     *,
     context: Sequence[int],
     promised: Sequence[int],
+    guess: Sequence[int],
 ) -> Found:
-    """Tokens of an utterance of so many samples, given the tokens before it and those already promised."""
+    """Tokens of an utterance of so many samples, given those before it, those promised, and a guess to save time."""
     context, most = _open_ended(vocabulary, context), limit(samples)
-    free = searcher.decode(hidden, context=context, limit=most, scored=True)
+    free = searcher.decode(hidden, context=context, guess=guess, limit=most, scored=True)
     kept = _honour(vocabulary, promised, _cleaned(vocabulary, free))
     if kept is None:
         forced = searcher.decode(hidden, context=context, forced=promised, limit=most, scored=True)

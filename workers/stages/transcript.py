@@ -16,7 +16,6 @@ TOKENS_PER_SECOND = 6.5
 TOKENS_EXTRA = 6
 # A phrase of up to this many tokens said this often in a row is the model running away.
 LOOP_TOKENS, LOOP_TIMES = 8, 4
-MARGIN = 1
 
 
 class Vocabulary(Protocol):
@@ -68,7 +67,7 @@ def stable_prefix(vocabulary: Vocabulary, hypotheses: Sequence[Sequence[int]]) -
     starts = [i for i in range(same) if i == 0 or vocabulary.starts_word(newest[i])]
     whole = same < len(newest) and vocabulary.starts_word(newest[same])
     starts = [*starts, same] if whole else starts
-    return starts[-1 - MARGIN] if len(starts) > MARGIN else 0
+    return starts[-2] if len(starts) > 1 else 0
 
 
 def without_loops(tokens: Sequence[int]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from shared.errors import Misconfigured
+from workers.engines.draft import Draft
 from workers.engines.hypothesis import Hypothesis
 from workers.engines.moonshine import weights
 from workers.engines.moonshine.decoder import MAX_TOKENS, Decoder
@@ -95,31 +96,31 @@ class MoonshineEngine:
     ) -> Hypothesis:
         """Greedy search for what follows `context`, beginning with `forced`; at most `limit` tokens in all.
 
-        `guess` only saves time (speculative decoding with a known draft): each call verifies what is left of it, what
-        agrees is kept, and what follows the first difference is guessed again, once.
+        `guess` only saves time (workers/engines/draft.py): each call verifies what it proposes, and keeps what agrees.
         """
         past = self._decoder.begin(torch.from_numpy(hidden.astype(np.float32)))
         limit = min(limit, MAX_TOKENS - 1 - len(context))
         tokens = list(forced[:limit])
-        draft = list(guess[: limit - len(tokens)])
-        rows = len(draft) + 1 + (len(tokens) if scored else 0)
-        logits = self._decoder(past, [BOS, *context, *tokens, *draft], last=rows)
+        draft = Draft(guess)
+        drafted = draft.next(limit - len(tokens))
+        rows = len(drafted) + 1 + (len(tokens) if scored else 0)
+        logits = self._decoder(past, [BOS, *context, *tokens, *drafted], last=rows)
         scores = _logprobs(logits, tokens) if scored else []
-        logits, hopeful = logits[-len(draft) - 1 :], True
+        logits = logits[-len(drafted) - 1 :]
         while len(tokens) < limit:
             best = logits.argmax(-1).tolist()
-            agreed = next((i for i, token in enumerate(draft) if token != best[i]), len(draft))
+            agreed = next((i for i, token in enumerate(drafted) if token != best[i]), len(drafted))
             following = best[agreed]
-            found = [*draft[:agreed], following][: limit - len(tokens)]
+            found = [*drafted[:agreed], following][: limit - len(tokens)]
             found = found[:-1] if found[-1] == EOS else found
             scores += _logprobs(logits, found) if scored else []
             tokens += found
             if following == EOS:
                 break
-            # The next token may have replaced one of the draft: what comes after that is worth one more guess.
-            hopeful, draft = agreed > 0, draft[agreed + 1 :] if hopeful else []
+            draft.heard(agreed, following)
+            drafted = draft.next(limit - len(tokens))
             past.tokens = len(context) + len(tokens)  # with BOS, without the newest
-            logits = self._decoder(past, [tokens[-1], *draft], last=len(draft) + 1)
+            logits = self._decoder(past, [tokens[-1], *drafted], last=len(drafted) + 1)
         return Hypothesis(tuple(tokens), tuple(scores))
 
 
