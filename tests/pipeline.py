@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shared.protocol import SessionOptions
+from workers.stage import Haste
 from workers.stages.codec import Position
 from workers.wire import AudioChunk
 
@@ -19,7 +20,9 @@ class Pipeline:
         self.states = [stage.initial(Position()) for stage in stages]
         self.past: list[list[Any]] = [[] for _ in stages]
 
-    def feed(self, chunks: Sequence[AudioChunk], *, reload: bool = False) -> list[dict[str, Any]]:
+    def feed(
+        self, chunks: Sequence[AudioChunk], *, reload: bool = False, haste: Haste = Haste.NONE
+    ) -> list[dict[str, Any]]:
         """One step per stage; with `reload` every state goes through its bytes, as between two workers."""
         items: Sequence[Any] = chunks
         for index, stage in enumerate(self.stages):
@@ -28,7 +31,7 @@ class Pipeline:
             inputs = list(items) if index == 0 else [tuple(items)]
             if reload:
                 self.states[index] = stage.load(stage.dump(self.states[index]))
-            step = stage.step(self.states[index], inputs, self.past[index], self.options)
+            step = stage.step(self.states[index], inputs, self.past[index], self.options, haste)
             self.states[index] = step.state
             entries = [*self.past[index], *inputs]
             self.past[index] = entries[len(entries) - step.needs :]
@@ -36,14 +39,19 @@ class Pipeline:
         return list(items)
 
     def run(
-        self, chunks: Sequence[AudioChunk], groups: Iterable[int], *, reload: bool = False
+        self,
+        chunks: Sequence[AudioChunk],
+        groups: Iterable[int],
+        *,
+        reload: bool = False,
+        haste: Haste = Haste.NONE,
     ) -> list[dict[str, Any]]:
         """All events, the chunks taken in groups of the given sizes, the rest at once."""
         events, at = [], 0
         for size in groups:
-            events += self.feed(chunks[at : at + size], reload=reload)
+            events += self.feed(chunks[at : at + size], reload=reload, haste=haste)
             at += size
-        return events + (self.feed(chunks[at:], reload=reload) if at < len(chunks) else [])
+        return events + (self.feed(chunks[at:], reload=reload, haste=haste) if at < len(chunks) else [])
 
 
 def audio_chunks(samples: np.ndarray, chunk_samples: int = 5120) -> list[AudioChunk]:

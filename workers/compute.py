@@ -12,7 +12,7 @@ from typing import Any
 from shared.keys import STAGES
 from shared.protocol import SessionOptions
 from workers.pool import Hot
-from workers.stage import Stage, Step
+from workers.stage import Haste, Stage, Step
 from workers.stages.codec import Position
 from workers.wire import AudioChunk, pack, pack_items, unpack, unpack_items
 
@@ -77,6 +77,7 @@ class Job:
     wait_ms: float
     load_ms: float
     worker: str
+    haste: Haste = Haste.NONE
 
 
 def run_pass(job: Job, mono_ms: Callable[[], float], wall_ms: Callable[[], float]) -> Result | None:
@@ -96,7 +97,9 @@ def run_pass(job: Job, mono_ms: Callable[[], float], wall_ms: Callable[[], float
             past, _ = _inputs(stage, loaded)
             inputs = [(links[-1].new_seq, tuple(outputs))]
         began = mono_ms()
-        step = stage.step(_state(stage, loaded, reset), _values(inputs), _values(past), job.options)
+        step = stage.step(
+            _state(stage, loaded, reset), _values(inputs), _values(past), job.options, job.haste
+        )
         took = mono_ms() - began
         if links:
             links[-1] = _onward(links[-1], outputs, trace, store=step.needs > 0)

@@ -6,6 +6,7 @@ How inputs are grouped into steps must not change what is finally said: workers 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
 from shared.protocol import SessionOptions
@@ -14,6 +15,14 @@ from workers.stages.codec import Position
 S = TypeVar("S")
 I_contra = TypeVar("I_contra", contravariant=True)
 O_co = TypeVar("O_co", covariant=True)
+
+
+class Haste(IntEnum):
+    """How far behind the worker is, and so what it may leave out."""
+
+    NONE = 0
+    BEHIND = 1  # what is only shown, and shown again by the next pass
+    FAR_BEHIND = 2  # everything but what is said for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,12 @@ class Stage(Protocol[S, I_contra, O_co]):
         ...
 
     def step(
-        self, state: S, inputs: Sequence[I_contra], past: Sequence[I_contra], options: SessionOptions
+        self,
+        state: S,
+        inputs: Sequence[I_contra],
+        past: Sequence[I_contra],
+        options: SessionOptions,
+        haste: Haste = Haste.NONE,
     ) -> Step[S, O_co]:
         """Process `inputs`; `past` are the already processed inputs kept because an earlier step needs them."""
         ...

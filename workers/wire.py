@@ -103,7 +103,8 @@ class Encoded:
     hidden: npt.NDArray[np.float16]  # [frames, width]
 
 
-SpeechItem = Opened | Speech | Paused | Resumed | Closed | Through | GapMark | FlushMark | EndMark
+SpeechMark = Opened | Paused | Resumed | Closed | Through | GapMark | FlushMark | EndMark
+SpeechItem = Speech | SpeechMark
 EncodedItem = Opened | Encoded | Resumed | Closed | Through | GapMark | FlushMark | EndMark
 
 _TYPES: dict[str, type] = {

@@ -8,6 +8,7 @@ from shared.events import EVENT_ADAPTER
 from shared.protocol import SessionOptions
 from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
 from tests.pipeline import Pipeline, audio_chunks, finals, lasting
+from workers.stage import Haste
 from workers.stages.acoustic import Acoustic
 from workers.stages.decoder import Decoder
 from workers.stages.frontend import Frontend
@@ -71,6 +72,31 @@ def test_what_is_finally_said_does_not_depend_on_the_length_of_chunks(chunk_ms):
     events = Pipeline(stages()).run(audio_chunks(talk(), RATE * chunk_ms // 1000), [1] * 400)
 
     assert finals(events) == finals(expected)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sampled_from([Haste.NONE, Haste.BEHIND]), min_size=80, max_size=80))
+def test_being_behind_changes_nothing_that_lasts(hastes):
+    expected = Pipeline(stages()).run(audio_chunks(talk()), [1] * 200)
+    pipeline, chunks, events = Pipeline(stages()), audio_chunks(talk()), []
+
+    for chunk, haste in zip(chunks, [*hastes, *[Haste.NONE] * len(chunks)], strict=False):
+        events += pipeline.feed([chunk], haste=haste)
+
+    assert lasting(events) == lasting(expected)
+
+
+def test_who_is_behind_shows_only_anchors_and_who_is_far_behind_only_finals():
+    def run(haste):
+        return Pipeline(stages()).run(audio_chunks(talk()), [1] * 200, haste=haste)
+
+    def shown(events):
+        return [event["end_ms"] for event in events if event["type"] == "partial"]
+
+    assert len(shown(run(Haste.NONE))) > 2 * len(shown(run(Haste.BEHIND)))
+    assert all(end % 1280 == 0 for end in shown(run(Haste.BEHIND)))
+    assert shown(run(Haste.FAR_BEHIND)) == []
+    assert [f["text"] for f in finals(run(Haste.FAR_BEHIND))] == [f["text"] for f in finals(run(Haste.NONE))]
 
 
 def test_an_utterance_reaches_back_300_ms_and_ends_after_the_endpointing_time():

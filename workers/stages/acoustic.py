@@ -5,10 +5,11 @@ tokens for different calls, so a transcript would depend on how chunks happened 
 Therefore passes come in four kinds, and only those at places fixed in audio time leave a trace:
 
 - *anchor*: at multiples of 1.28 s of session audio inside the utterance, pauses left out, over the audio up to
-  exactly there. Successive anchors decide what is stable. Every worker, however late, makes every anchor.
+  exactly there. Successive anchors decide what is stable. A worker that is behind makes every anchor all the same;
+  only one that is so far behind that the rest would not help (twice a lease) leaves them out, and text settles later.
 - *final*: at the end of the utterance, with the utterances shortly before it as context.
 - *prepared*: the final, computed at a pause in case the utterance ends there; if it does, it is there at once.
-- *partial*: whatever else has arrived, for display only. Skipped when the worker is behind, and during a pause.
+- *partial*: whatever else has arrived, for display only. Left out by a worker that is behind, and during a pause.
 
 The encoder sees [start, end) of the session's samples; silence that was never sent is zeros.
 """
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.protocol import SessionOptions
-from workers.stage import Step
+from workers.stage import Haste, Step
 from workers.stages import codec
 from workers.stages.codec import Position
 from workers.stages.wordtimes import loudness
@@ -35,6 +36,7 @@ from workers.wire import (
     Resumed,
     Speech,
     SpeechItem,
+    SpeechMark,
 )
 
 F32 = npt.NDArray[np.float32]
@@ -94,16 +96,21 @@ class Acoustic:
         inputs: Sequence[tuple[SpeechItem, ...]],
         past: Sequence[tuple[SpeechItem, ...]],
         options: SessionOptions,
+        haste: Haste = Haste.NONE,
     ) -> Step[AcousticState, EncodedItem]:
         entries = [*past, *inputs]
         audio = _Audio(entries)
         outputs: list[EncodedItem] = []
         items = [item for entry in inputs for item in entry]
+        ahead = haste < Haste.FAR_BEHIND
         for index, item in enumerate(items):
             # A pause whose end has come meanwhile needs no preparing.
             settled = any(isinstance(later, Resumed | Closed) for later in items[index:])
-            state = self._item(state, item, audio, options, outputs, settled=settled)
-        if options.partials and _worth_a_partial(state):
+            if isinstance(item, Speech):
+                state = self._speech(state, item, audio, outputs, anchors=options.partials and ahead)
+            else:
+                state = self._mark(state, item, audio, outputs, prepare=ahead and not settled)
+        if options.partials and haste == Haste.NONE and _worth_a_partial(state):
             # Before the last mark (Through), so that the event tells how far it looked.
             outputs.insert(len(outputs) - 1, self._encode(state, "partial", state.through, audio))
         return Step(state, outputs, needs=_needs(state, entries))
@@ -114,22 +121,19 @@ class Acoustic:
     def load(self, blob: bytes) -> AcousticState | Position:
         return codec.load(self.schema, AcousticState, blob)
 
-    def _item(
+    def _mark(
         self,
         state: AcousticState,
-        item: SpeechItem,
+        item: SpeechMark,
         audio: "_Audio",
-        options: SessionOptions,
         out: list[EncodedItem],
         *,
-        settled: bool,
+        prepare: bool,
     ) -> AcousticState:
-        if isinstance(item, Speech):
-            return self._speech(state, item, audio, options, out)
         if isinstance(item, Paused):
-            if not settled:
+            if prepare:
                 out.append(self._final(state, "prepared", item, audio))
-            return replace(state, paused=True, prepared=0 if settled else item.end)
+            return replace(state, paused=True, prepared=item.end if prepare else 0)
         if isinstance(item, Closed) and item.end != state.prepared:
             out.append(self._final(state, "final", item, audio))
         out.append(item)
@@ -145,12 +149,13 @@ class Acoustic:
         state: AcousticState,
         item: Speech,
         audio: "_Audio",
-        options: SessionOptions,
         out: list[EncodedItem],
+        *,
+        anchors: bool,
     ) -> AcousticState:
         state = replace(state, through=item.start + len(item.pcm) // 2)
         while state.speaking and not state.paused and state.anchor <= state.through:
-            if options.partials:
+            if anchors:
                 out.append(self._encode(state, "anchor", state.anchor, audio))
             state = replace(state, anchor=state.anchor + ANCHOR)
         return state

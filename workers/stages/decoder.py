@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shared.protocol import SessionOptions
-from workers.stage import Step
+from workers.stage import Haste, Step
 from workers.stages import codec, finals
 from workers.stages.codec import Position
 from workers.stages.transcript import Searcher, Vocabulary, limit, stable_prefix, without_loops, words_of
@@ -79,6 +79,7 @@ class Decoder:
         inputs: Sequence[tuple[EncodedItem, ...]],
         past: Sequence[tuple[EncodedItem, ...]],  # noqa: ARG002
         options: SessionOptions,
+        haste: Haste = Haste.NONE,  # noqa: ARG002
     ) -> Step[DecoderState, Event]:
         events: list[Event] = []
         for item in (item for entry in inputs for item in entry):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.protocol import SessionOptions
-from workers.stage import Step
+from workers.stage import Haste, Step
 from workers.stages import codec, denoise
 from workers.stages.codec import Position
 from workers.stages.denoise import DenoiseState
@@ -78,6 +78,7 @@ class Frontend:
         inputs: Sequence[AudioChunk],
         past: Sequence[AudioChunk],  # noqa: ARG002
         options: SessionOptions,
+        haste: Haste = Haste.NONE,  # noqa: ARG002
     ) -> Step[FrontendState, SpeechItem]:
         outputs: list[SpeechItem] = []
         for chunk in inputs:
