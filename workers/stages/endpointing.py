@@ -10,7 +10,7 @@ soft first consonants come before the detector is sure. `endpointing_ms` of unvo
     speech   unvoiced for 224 ms                     speech   pause: the utterance may end here
     speech   not unvoiced, after a pause             speech   resume
     speech   unvoiced for endpointing_ms             idle     close, 200 ms after the last frame that was not unvoiced
-    speech   unvoiced for 256 ms, utterance > 10 s   idle     close likewise: long speech ends at a short pause
+    speech   unvoiced for 256 ms, utterance > 6 s    idle     close likewise: long speech ends at a short pause
     speech   utterance reaches 15 s                  speech   cut at the quietest point of the last second
     speech   anything else                           speech   -
 
