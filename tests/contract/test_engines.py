@@ -113,6 +113,13 @@ def reference_tokens(samples: np.ndarray, limit: int) -> tuple[int, ...]:
     return tuple(tokens[1:])
 
 
+@pytest.mark.slow
+def test_audio_may_be_minutes_long(moonshine, recording):
+    samples = np.tile(as_float(recording), 5)
+
+    assert len(moonshine.decode(moonshine.encode(samples), limit=700).tokens) > 60
+
+
 @pytest.mark.parametrize("samples", [1, 399, 8_000])
 def test_audio_of_any_length_can_be_encoded_and_decoded(engine, samples):
     encoder, _ = engine

@@ -5,7 +5,7 @@ Reading the weights takes nearly all the time of a call (10 MB of layers and 9 M
 tokens in one call cost little more than one: that is why guesses pay.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from workers.engines.moonshine.layers import (
 from workers.engines.moonshine.weights import Weights
 
 LAYERS = 6
-MAX_TOKENS = 512
 GATE = 1152  # the feed-forward's upper half opens and closes its lower one
 EMBEDDING = "model.decoder.embed_tokens.weight_merged_0"
 
@@ -37,8 +36,8 @@ class Past:
 
     # of the hidden states, for each layer: keys [heads, width, frames], values [heads, frames, width]
     cross: list[tuple[Tensor, Tensor]]
-    # of the tokens so far, for each layer: [2, heads, MAX_TOKENS, width]
-    own: Tensor = field(default_factory=lambda: torch.empty(LAYERS, 2, HEADS, MAX_TOKENS, HEAD_WIDTH))
+    # of the tokens so far, for each layer: [2, heads, room, width]
+    own: Tensor
     tokens: int = 0  # that are valid; set it back to forget the newest
 
 
@@ -51,10 +50,12 @@ class Decoder:
         self._layers = [_Layer(weights, number) for number in range(LAYERS)]
         self._norm = torch.from_numpy(weights.named("model.decoder.norm.weight"))
         self._vocabulary = Linear([Matrix.of(weights, "logits")])
-        self._rotations = Rotations(MAX_TOKENS)
+        self._rotations = Rotations()
 
-    def begin(self, hidden: Tensor) -> Past:
-        return Past([layer.cross(hidden) for layer in self._layers])
+    def begin(self, hidden: Tensor, room: int) -> Past:
+        """A search with room for so many tokens, BOS included."""
+        own = torch.empty(LAYERS, 2, HEADS, room, HEAD_WIDTH)
+        return Past([layer.cross(hidden) for layer in self._layers], own)
 
     def __call__(self, past: Past, tokens: list[int], *, last: int) -> Tensor:
         """Logits [last, 32768] after each of the last so many of these tokens, which `past` holds from now on."""

@@ -54,7 +54,6 @@ BLOCK_SAMPLES = (BLOCK_ROWS - 1) * STRIDE1 + WINDOW1
 LEAST = ((WINDOW3 - 1) * STRIDE2 + WINDOW2 - 1) * STRIDE1 + WINDOW1
 # Blocks remembered: 100 KB and 0.38 s of audio each.
 REMEMBERED_BLOCKS = 640
-MAX_FRAMES = 2048
 EPSILON = 1e-5
 # Frames before a cut that are computed again (0.6 s).
 AGAIN = 26
@@ -87,13 +86,13 @@ class Encoder:
         self._conv3, self._bias3 = _flat(conv3), torch.from_numpy(weights.named("conv3.bias"))
         self._layers = [_Layer(weights, number) for number in range(6)]
         self._norm = torch.from_numpy(weights.named("layer_norm.weight"))
-        self._rotations = Rotations(MAX_FRAMES)
+        self._rotations = Rotations()
         self._blocks: OrderedDict[bytes, Block] = OrderedDict()
         self._runs: OrderedDict[bytes, Run] = OrderedDict()
         self._run_frames = 0
 
     def __call__(self, samples: F32, cut: int) -> Tensor:
-        """At least LEAST samples, at most 49 s of them; a cut is 0 or likewise."""
+        """At least LEAST samples; a cut is 0, or at least as many."""
         earlier = self._run_up_to(samples[:cut]) if cut else None
         return earlier.hidden if earlier and cut == len(samples) else self._run(samples, earlier).hidden
 

@@ -17,7 +17,7 @@ from shared.errors import Misconfigured
 from workers.engines.draft import Draft
 from workers.engines.hypothesis import Hypothesis
 from workers.engines.moonshine import weights
-from workers.engines.moonshine.decoder import MAX_TOKENS, Decoder
+from workers.engines.moonshine.decoder import Decoder
 from workers.engines.moonshine.encoder import BLOCK_HOP, Encoder
 from workers.engines.vocabulary import Vocabulary
 
@@ -98,8 +98,8 @@ class MoonshineEngine:
 
         `guess` only saves time (workers/engines/draft.py): each call verifies what it proposes, and keeps what agrees.
         """
-        past = self._decoder.begin(torch.from_numpy(hidden.astype(np.float32)))
-        limit = min(limit, MAX_TOKENS - 1 - len(context))
+        room = 1 + len(context) + limit
+        past = self._decoder.begin(torch.from_numpy(hidden.astype(np.float32)), room)
         tokens = list(forced[:limit])
         draft = Draft(guess)
         drafted = draft.next(limit - len(tokens))

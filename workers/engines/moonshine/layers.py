@@ -66,19 +66,26 @@ class Linear:
 class Rotations:
     """Rotary position embedding (Su et al. 2021, "RoFormer"), its interleaved form."""
 
-    def __init__(self, positions: int) -> None:
-        frequencies = 10_000.0 ** -(torch.arange(0, ROTARY, 2) / ROTARY)
-        angles = torch.outer(torch.arange(positions).float(), frequencies).repeat_interleave(2, 1)
-        self._cos = torch.ones(positions, 1, 1, HEAD_WIDTH)
-        self._sin = torch.zeros(positions, 1, 1, HEAD_WIDTH)
-        self._cos[..., :ROTARY] = angles.cos()[:, None, None]
-        self._sin[..., :ROTARY] = angles.sin()[:, None, None]
-        self._sin[..., 0:ROTARY:2] *= -1
+    def __init__(self) -> None:
+        self._cos, self._sin = _turns(1024)
 
     def turn(self, x: Tensor, swapped: Tensor, first: int) -> Tensor:
         """Rows [n, …, heads, width] at positions first, first + 1, …; `swapped` has each pair's values changed over."""
         last = first + len(x)
+        if last > len(self._cos):
+            self._cos, self._sin = _turns(2 * last)
         return torch.addcmul(x * self._cos[first:last], swapped, self._sin[first:last])
+
+
+def _turns(positions: int) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines [positions, 1, 1, width]; what is not turned has 1 and 0."""
+    frequencies = 10_000.0 ** -(torch.arange(0, ROTARY, 2) / ROTARY)
+    angles = torch.outer(torch.arange(positions).float(), frequencies).repeat_interleave(2, 1)
+    cos, sin = torch.ones(positions, 1, 1, HEAD_WIDTH), torch.zeros(positions, 1, 1, HEAD_WIDTH)
+    cos[..., :ROTARY] = angles.cos()[:, None, None]
+    sin[..., :ROTARY] = angles.sin()[:, None, None]
+    sin[..., 0:ROTARY:2] *= -1
+    return cos, sin
 
 
 def queries_keys_values(weights: Weights, attention: str, scale: float) -> Linear:
