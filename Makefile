@@ -30,7 +30,7 @@ check: $(STAMP)  ## lint, format, types, fast tests
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pytest -m 'not slow'
+	$(PY) -m pytest -m 'not slow' -n 2
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -14,25 +14,23 @@ from shared.keys import STAGES
 from shared.protocol import SessionOptions
 from shared.redis_client import GROUP, RedisClients
 from workers.compute import AnyStage, Job, Loaded, Result, run_pass
+from workers.overload import Overload
 from workers.pool import Hot, HotPool
-from workers.stage import Haste
 from workers.tokens import Token
 
 log = structlog.get_logger()
 
 POOL_SESSIONS = 64
-# A token that waited longer than an ear notices, or so long that a dead worker does not explain it (in leases).
-BEHIND_MS, FAR_BEHIND_LEASES = 100, 2
 
 
 class Runner:
     """Owns the inference thread and the soft caches."""
 
-    def __init__(self, clients: RedisClients, stages: Sequence[AnyStage], name: str, lease_s: float) -> None:
+    def __init__(self, clients: RedisClients, stages: Sequence[AnyStage], name: str) -> None:
         self._clients = clients
         self._stages = {stage.name: stage for stage in stages}
         self._name = name
-        self._far_behind_ms = FAR_BEHIND_LEASES * lease_s * 1000
+        self._overload = Overload()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._pool = HotPool(POOL_SESSIONS * len(self._stages))
         self._options: dict[str, SessionOptions] = {}
@@ -86,14 +84,8 @@ class Runner:
         if reply is None or options is None:
             return None
         loaded = [_loaded(part, h) for part, h in zip(reply, hot, strict=True)]
-        return Job(
-            token.session, options, chain, loaded, wait, mono_ms() - began, self._name, self._haste(wait)
-        )
-
-    def _haste(self, wait_ms: float) -> Haste:
-        if wait_ms > self._far_behind_ms:
-            return Haste.FAR_BEHIND
-        return Haste.BEHIND if wait_ms > BEHIND_MS else Haste.NONE
+        haste = self._overload.taken(wait, mono_ms())
+        return Job(token.session, options, chain, loaded, wait, mono_ms() - began, self._name, haste)
 
     async def _session_options(self, session: str) -> SessionOptions | None:
         if session not in self._options:

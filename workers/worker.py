@@ -39,7 +39,7 @@ class Worker:
         self._name = name
         self._queue = TokenQueue(clients, names, name)
         self._leases = LeaseKeeper(clients.settings, names, name, settings.lease_s)
-        self._runner = Runner(clients, stages, name, settings.lease_s)
+        self._runner = Runner(clients, stages, name)
         self._waiting: deque[Token] = deque()
         self._quiet = False
         self._sweep_at = 0.0

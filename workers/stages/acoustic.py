@@ -6,7 +6,7 @@ Therefore passes come in four kinds, and only those at places fixed in audio tim
 
 - *anchor*: at multiples of 1.28 s of session audio inside the utterance, pauses left out, over the audio up to
   exactly there. Successive anchors decide what is stable. A worker that is behind makes every anchor all the same;
-  only one that is so far behind that the rest would not help (twice a lease) leaves them out, and text settles later.
+  only one that has long had more work than it can do leaves them out (workers/overload.py), and text settles later.
 - *final*: at the end of the utterance, with the utterances shortly before it as context.
 - *prepared*: the final, computed at a pause in case the utterance ends there; if it does, it is there at once.
 - *partial*: whatever else has arrived, for display only. Left out by a worker that is behind, and during a pause.
