@@ -20,25 +20,25 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from workers.engines.moonshine.layers import (
-    ATTENTION_SCALE,
+    HEAD_WIDTH,
+    HEADS,
     WIDTH,
     Linear,
     Matrix,
     Rotations,
-    heads_apart,
+    SelfAttended,
+    compiled,
     heads_joined,
-    queries_keys_values,
+    layer_norm,
 )
-from workers.engines.moonshine.weights import Weights
+from workers.engines.moonshine.weights import F32, Weights
 
-F32 = npt.NDArray[np.float32]
-
+LAYERS = 6
 WIDTH2 = 2 * WIDTH  # of the second convolution's output
 # Window and stride of each convolution, in what comes into it.
 WINDOW1, STRIDE1 = 127, 64
@@ -73,6 +73,9 @@ class Run(NamedTuple):
     hidden: Tensor  # [frames, 288]
 
 
+NOTHING = Run([(torch.empty(HEADS, 0, HEAD_WIDTH),) * 2] * LAYERS, torch.empty(0, WIDTH))
+
+
 class Encoder:
     """Weights, and soft caches. For one thread at a time."""
 
@@ -84,8 +87,7 @@ class Encoder:
         self._conv2_sum = self._conv2.sum(1)
         self._bias2 = torch.from_numpy(weights.named("conv2.bias") + (conv2 * shift[None]).sum((1, 2)))
         self._conv3, self._bias3 = _flat(conv3), torch.from_numpy(weights.named("conv3.bias"))
-        self._layers = [_Layer(weights, number) for number in range(6)]
-        self._norm = torch.from_numpy(weights.named("layer_norm.weight"))
+        self._layers = compiled(_Layers(weights))
         self._rotations = Rotations()
         self._blocks: OrderedDict[bytes, Block] = OrderedDict()
         self._runs: OrderedDict[bytes, Run] = OrderedDict()
@@ -93,28 +95,25 @@ class Encoder:
 
     def __call__(self, samples: F32, cut: int) -> Tensor:
         """At least LEAST samples; a cut is 0, or at least as many."""
-        earlier = self._run_up_to(samples[:cut]) if cut else None
-        return earlier.hidden if earlier and cut == len(samples) else self._run(samples, earlier).hidden
+        earlier = self._run_up_to(samples[:cut]) if cut else NOTHING
+        return earlier.hidden if cut == len(samples) else self._run(samples, earlier).hidden
 
     def _run_up_to(self, samples: F32) -> Run:
         key = samples.tobytes()
         if key not in self._runs:
-            self._runs[key] = self._run(samples, None)
+            self._runs[key] = self._run(samples, NOTHING)
             self._run_frames += len(self._runs[key].hidden)
             while self._run_frames > REMEMBERED_FRAMES and len(self._runs) > 1:
                 _, oldest = self._runs.popitem(last=False)
                 self._run_frames -= len(oldest.hidden)
         return self._runs[key]
 
-    def _run(self, samples: F32, earlier: Run | None) -> Run:
-        kept = max(len(earlier.hidden) - AGAIN, 0) if earlier else 0
+    def _run(self, samples: F32, earlier: Run) -> Run:
+        kept = max(len(earlier.hidden) - AGAIN, 0)
         x = self._frames(samples, kept)
-        attended = []
-        for number, layer in enumerate(self._layers):
-            x, keys, values = layer(x, kept, earlier.attended[number] if earlier else None, self._rotations)
-            attended.append((keys, values))
-        hidden = functional.layer_norm(x, (WIDTH,), self._norm)
-        return Run(attended, torch.cat([earlier.hidden[:kept], hidden]) if earlier else hidden)
+        turns = self._rotations.at(kept, kept + len(x))
+        hidden, attended = self._layers(x, kept, earlier.attended, turns)
+        return Run(attended, torch.cat([earlier.hidden[:kept], hidden]))
 
     def _frames(self, samples: F32, first: int) -> Tensor:
         """From that frame on."""
@@ -151,14 +150,35 @@ class Encoder:
         return Block(rows, _running(x), _running(x * x))
 
 
-class _Layer:
+class _Layers(nn.Module):
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(_Layer(weights, number) for number in range(LAYERS))
+        self.norm = layer_norm(weights.named("layer_norm.weight"))
+
+    def forward(
+        self, x: Tensor, first: int, earlier: list[tuple[Tensor, Tensor]], turns: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Frames from number `first` on -> hidden states, and each layer's keys and values of all frames.
+
+        `earlier` has the same for the frames before those, and more.
+        """
+        attended: list[tuple[Tensor, Tensor]] = []
+        for number, layer in enumerate(self.layers):
+            x, keys, values = layer(x, first, earlier[number], turns)
+            attended.append((keys, values))
+        return self.norm(x), attended
+
+
+class _Layer(nn.Module):
     def __init__(self, weights: Weights, number: int) -> None:
+        super().__init__()
         name = f"layers.{number}"
-        self._norm1 = torch.from_numpy(weights.named(f"{name}.input_layernorm.weight"))
-        self._attention = queries_keys_values(weights, f"/{name}/self_attn", ATTENTION_SCALE)
-        self._joined = Linear([Matrix.of(weights, f"/{name}/self_attn/o_proj")])
-        self._norm2 = torch.from_numpy(weights.named(f"{name}.post_attention_layernorm.weight"))
-        self._up, self._down = (
+        self.norm1 = layer_norm(weights.named(f"{name}.input_layernorm.weight"))
+        self.attention = SelfAttended(weights, f"/{name}/self_attn")
+        self.joined = Linear([Matrix.of(weights, f"/{name}/self_attn/o_proj")])
+        self.norm2 = layer_norm(weights.named(f"{name}.post_attention_layernorm.weight"))
+        self.up, self.down = (
             Linear(
                 [Matrix.of(weights, f"/{name}/mlp/{part}")],
                 torch.from_numpy(weights.named(f"{name}.mlp.{part}.bias")),
@@ -166,18 +186,15 @@ class _Layer:
             for part in ("fc1", "fc2")
         )
 
-    def __call__(
-        self, x: Tensor, first: int, earlier: tuple[Tensor, Tensor] | None, rotations: Rotations
+    def forward(
+        self, x: Tensor, first: int, earlier: tuple[Tensor, Tensor], turns: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Frames from number `first` on -> the same a layer further, and the keys and values of all frames."""
-        apart = self._attention(functional.layer_norm(x, (WIDTH,), self._norm1))
-        q, k, v = heads_apart(apart, rotations, first)
-        if earlier:
-            k, v = (torch.cat([old[:, :first], new], 1) for old, new in zip(earlier, (k, v), strict=True))
+        q, k, v = self.attention(self.norm1(x), turns)
+        k = torch.cat([earlier[0][:, :first], k], 1)
+        v = torch.cat([earlier[1][:, :first], v], 1)
         attended = functional.scaled_dot_product_attention(q[None], k[None], v[None], scale=1.0)[0]
-        x = x + self._joined(heads_joined(attended))
-        x = x + self._down(functional.gelu(self._up(functional.layer_norm(x, (WIDTH,), self._norm2))))
-        return x, k, v
+        x = x + self.joined(heads_joined(attended))
+        return x + self.down(functional.gelu(self.up(self.norm2(x)))), k, v
 
 
 def _flat(kernel: F32) -> Tensor:

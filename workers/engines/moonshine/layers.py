@@ -1,13 +1,18 @@
-"""What encoder and decoder are made of: 8-bit matrices and rotary positions."""
+"""What encoder and decoder are made of: 8-bit matrices and rotary positions.
+
+The modules are written in the part of Python that TorchScript compiles: a token is 200 small operations, and from Python
+each costs more to call than to do (ops/decisions/0013).
+"""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from workers.engines.moonshine.weights import Weights
+from workers.engines.moonshine.weights import F32, Weights
 
 WIDTH, HEADS, HEAD_WIDTH = 288, 8, 36
 # Rotary positions turn the first 32 of a head's 36 values, in pairs of neighbours.
@@ -33,20 +38,21 @@ class Matrix:
         return replace(self, scale=self.scale * factor)
 
     def neighbours_swapped(self) -> "Matrix":
-        """Rows of each rotary pair changed over: its product is what `Rotations.turn` needs beside the plain one."""
+        """Rows of each rotary pair changed over."""
         order = torch.arange(HEAD_WIDTH)
         order[:ROTARY] ^= 1
         heads = self.stored.view(HEADS, HEAD_WIDTH, -1)
         return replace(self, stored=heads[:, order].reshape(self.stored.shape))
 
 
-class Linear:
+class Linear(nn.Module):
     """x [n, columns] -> x times the rows of all parts [n, rows], plus bias: in 8 bits, by FBGEMM's kernels.
 
     x is quantised with one scale for the whole call, so that a row's result depends a little on the others.
     """
 
     def __init__(self, parts: Sequence[Matrix], bias: Tensor | None = None) -> None:
+        super().__init__()
         values = torch.cat([(part.stored - part.zero) * part.scale for part in parts])
         sizes = torch.tensor([len(part.stored) for part in parts])
         scales = torch.tensor([part.scale for part in parts], dtype=torch.double).repeat_interleave(sizes)
@@ -55,12 +61,34 @@ class Linear:
             # Deprecated, but nothing that torch has instead is as fast without VNNI (ops/decisions/0013).
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
             quantized = torch.quantize_per_channel(values, scales, zeros, 0, torch.qint8)
-        self._packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         # Seven bits of x: with eight the AVX2 kernels overflow their 16-bit sums.
-        product: Tensor = torch.ops.quantized.linear_dynamic(x, self._packed, reduce_range=True)
+        product: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, reduce_range=True)
         return product
+
+
+class SelfAttended(nn.Module):
+    """x [n, 288] and what `Rotations.at` says -> rotated and scaled queries, rotated keys, values; each [heads, n, width].
+
+    All by one product: q, k, q and k with their pairs changed over (what a rotation needs beside the plain ones), v.
+    """
+
+    heads: Final = HEADS
+    head_width: Final = HEAD_WIDTH
+
+    def __init__(self, weights: Weights, attention: str) -> None:
+        super().__init__()
+        q, k, v = (Matrix.of(weights, f"{attention}/{name}_proj") for name in "qkv")
+        q = q.times(ATTENTION_SCALE)
+        self.product = Linear([q, k, q.neighbours_swapped(), k.neighbours_swapped(), v])
+
+    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        cos, sin = turns
+        parts = self.product(x).view(x.shape[0], 5, self.heads, self.head_width)
+        turned = torch.addcmul(parts[:, :2] * cos, parts[:, 2:4], sin).permute(1, 2, 0, 3)
+        return turned[0], turned[1], parts[:, 4].transpose(0, 1)
 
 
 class Rotations:
@@ -69,16 +97,15 @@ class Rotations:
     def __init__(self) -> None:
         self._cos, self._sin = _turns(1024)
 
-    def turn(self, x: Tensor, swapped: Tensor, first: int) -> Tensor:
-        """Rows [n, …, heads, width] at positions first, first + 1, …; `swapped` has each pair's values changed over."""
-        last = first + len(x)
+    def at(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines [last - first, 1, 1, width] of the positions from `first` to before `last`."""
         if last > len(self._cos):
             self._cos, self._sin = _turns(2 * last)
-        return torch.addcmul(x * self._cos[first:last], swapped, self._sin[first:last])
+        return self._cos[first:last], self._sin[first:last]
 
 
 def _turns(positions: int) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines [positions, 1, 1, width]; what is not turned has 1 and 0."""
+    """What is not turned has cosine 1 and sine 0."""
     frequencies = 10_000.0 ** -(torch.arange(0, ROTARY, 2) / ROTARY)
     angles = torch.outer(torch.arange(positions).float(), frequencies).repeat_interleave(2, 1)
     cos, sin = torch.ones(positions, 1, 1, HEAD_WIDTH), torch.zeros(positions, 1, 1, HEAD_WIDTH)
@@ -88,20 +115,20 @@ def _turns(positions: int) -> tuple[Tensor, Tensor]:
     return cos, sin
 
 
-def queries_keys_values(weights: Weights, attention: str, scale: float) -> Linear:
-    """One product for all self-attention needs: [q, k, q swapped, k swapped, v], q times `scale`."""
-    q, k, v = (Matrix.of(weights, f"{attention}/{name}_proj") for name in "qkv")
-    q = q.times(scale)
-    return Linear([q, k, q.neighbours_swapped(), k.neighbours_swapped(), v])
-
-
-def heads_apart(x: Tensor, rotations: Rotations, first: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Output of `queries_keys_values` [n, 5 · 288] -> rotated queries and keys, values; each [heads, n, width]."""
-    parts = x.view(len(x), 5, HEADS, HEAD_WIDTH)
-    turned = rotations.turn(parts[:, :2], parts[:, 2:4], first).permute(1, 2, 0, 3)
-    return turned[0], turned[1], parts[:, 4].transpose(0, 1)
+def layer_norm(weight: F32) -> nn.LayerNorm:
+    norm = nn.LayerNorm(WIDTH, bias=False)
+    norm.weight = nn.Parameter(torch.from_numpy(weight), requires_grad=False)
+    return norm
 
 
 def heads_joined(x: Tensor) -> Tensor:
-    """[heads, n, width] -> [n, 288]"""
-    return x.transpose(0, 1).reshape(-1, WIDTH)
+    """[heads, n, width] -> [n, heads · width]"""
+    return x.transpose(0, 1).flatten(1)
+
+
+def compiled(module: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        # Deprecated in favour of compilers that need a C++ toolchain on the user's machine.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+        script: nn.Module = torch.jit.script(module.eval())
+    return script

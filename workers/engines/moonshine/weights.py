@@ -15,6 +15,7 @@ import numpy.typing as npt
 from flatbuffers import number_types
 
 Array = npt.NDArray[np.generic]
+F32 = npt.NDArray[np.float32]
 
 # TensorDataType, as far as weights have them
 _TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64}
@@ -30,7 +31,7 @@ class Weights:
     # name of an 8-bit matrix, by the name of what it is multiplied into: "/layers.0/mlp/fc1"
     products: dict[str, str] = field(default_factory=dict)
 
-    def named(self, prefix: str) -> npt.NDArray[np.float32]:
+    def named(self, prefix: str) -> F32:
         """The one float tensor whose name begins so."""
         (found,) = (
             t for name, t in self.tensors.items() if name.startswith(prefix) and t.dtype == np.float32
