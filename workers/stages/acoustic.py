@@ -49,10 +49,9 @@ FIRST = SAMPLE_RATE * 600 // 1000
 SHORTEST_CUT = SAMPLE_RATE
 # A partial this close behind an anchor would say nothing new.
 PARTIAL_AFTER_ANCHOR = SAMPLE_RATE * 240 // 1000
-# A final looks back across pauses of up to 3 s, at most 10 s before its utterance and over 12 s in all; and half a
-# second of silence behind it makes the model finish its sentence (ops/decisions/0004).
-CONTEXT_PAUSE = SAMPLE_RATE * 3
-CONTEXT, CONTEXT_TOTAL = SAMPLE_RATE * 10, SAMPLE_RATE * 12
+# A final looks back across pauses of up to 3 s, at most 6 s before its utterance; and half a second of silence
+# behind it makes the model finish its sentence (ops/decisions/0004).
+CONTEXT_PAUSE, CONTEXT = SAMPLE_RATE * 3, SAMPLE_RATE * 6
 SILENCE = SAMPLE_RATE // 2
 
 
@@ -74,7 +73,7 @@ class AcousticState:
     anchor: int = 0  # the next anchor
     paused: bool = False
     prepared: int = 0  # end of the utterance as last prepared; 0 for none
-    # (start, end) of the utterances before this one that a final may use as context, newest last
+    # (start, end) of the utterances before this one that its final has as context, newest last
     before: tuple[tuple[int, int], ...] = ()
 
 
@@ -110,6 +109,9 @@ class Acoustic:
                 state = self._speech(state, item, audio, outputs, anchors=options.partials and ahead)
             else:
                 state = self._mark(state, item, audio, outputs, prepare=ahead and not settled)
+            if isinstance(item, Opened) and state.before and haste == Haste.NONE:
+                # Nobody waits yet; the final, for which somebody will, finds its context encoded.
+                self._hidden(audio, state.before[0][0], state.start, cut=state.start)
         if options.partials and haste == Haste.NONE and _worth_a_partial(state):
             # Before the last mark (Through), so that the event tells how far it looked.
             outputs.insert(len(outputs) - 1, self._encode(state, "partial", state.through, audio))
@@ -161,25 +163,23 @@ class Acoustic:
         return state
 
     def _encode(self, state: AcousticState, kind: str, end: int, audio: "_Audio") -> Encoded:
-        samples = self._on_grid(audio.between(state.start, end), state.start)
-        # The last anchor at or before the end, as an offset; too early a one is not worth it.
-        cut = end // ANCHOR * ANCHOR - end + len(samples)
-        hidden = self._encoder.encode(samples, cut=cut if cut >= SHORTEST_CUT else 0)
+        hidden = self._hidden(audio, state.start, end, cut=end // ANCHOR * ANCHOR)
         return Encoded(state.utterance, kind, 0, state.start, state.start, end, 0, b"", hidden)
 
     def _final(self, state: AcousticState, kind: str, item: Paused | Closed, audio: "_Audio") -> Encoded:
-        reach = max(state.start - CONTEXT, item.end - CONTEXT_TOTAL)
-        before = [span for span in state.before if span[0] >= reach]
-        start = before[0][0] if before else state.start
-        samples = audio.between(start, item.end)
-        profile = loudness(samples[state.start - start :])
-        hidden = self._encoder.encode(self._on_grid(np.pad(samples, (0, SILENCE)), start))
+        context, start = len(state.before), state.before[0][0] if state.before else state.start
+        profile = loudness(audio.between(state.start, item.end))
+        hidden = self._hidden(audio, start, item.end, cut=state.start, silence=SILENCE)
         return Encoded(
-            state.utterance, kind, len(before), start, state.start, item.end, item.voiced, profile, hidden
+            state.utterance, kind, context, start, state.start, item.end, item.voiced, profile, hidden
         )
 
-    def _on_grid(self, samples: F32, start: int) -> F32:
-        return np.pad(samples, (start % self._encoder.grid, 0))
+    def _hidden(self, audio: "_Audio", start: int, end: int, *, cut: int, silence: int = 0) -> F16:
+        """Encode [start, end) and so much silence; the cut is a place in the session like the others."""
+        before = start % self._encoder.grid
+        samples = np.pad(audio.between(start, end), (before, silence))
+        cut += before - start
+        return self._encoder.encode(samples, cut=cut if cut >= SHORTEST_CUT else 0)
 
 
 class _Audio:
@@ -212,7 +212,7 @@ def _opened(state: AcousticState, item: Opened) -> AcousticState:
         speaking=True,
         start=item.start,
         anchor=_next_anchor(item.start + FIRST),
-        before=state.before if near else (),
+        before=tuple(span for span in state.before if item.start - span[0] <= CONTEXT) if near else (),
     )
 
 
