@@ -111,7 +111,7 @@ class Acoustic:
                 state = self._mark(state, item, audio, outputs, prepare=ahead and not settled)
             if isinstance(item, Opened) and state.before and haste == Haste.NONE:
                 # Nobody waits yet; the final, for which somebody will, finds its context encoded.
-                self._hidden(audio, state.before[0][0], state.start, cut=state.start)
+                self._hidden(audio, state.before[0][0], state.before[-1][1], cut=state.before[-1][1])
         if options.partials and haste == Haste.NONE and _worth_a_partial(state):
             # Before the last mark (Through), so that the event tells how far it looked.
             outputs.insert(len(outputs) - 1, self._encode(state, "partial", state.through, audio))
@@ -167,9 +167,11 @@ class Acoustic:
         return Encoded(state.utterance, kind, 0, state.start, state.start, end, 0, b"", hidden)
 
     def _final(self, state: AcousticState, kind: str, item: Paused | Closed, audio: "_Audio") -> Encoded:
-        context, start = len(state.before), state.before[0][0] if state.before else state.start
+        before = state.before or ((state.start, state.start),)
+        start, heard = before[0][0], before[-1][1]
         profile = loudness(audio.between(state.start, item.end))
-        hidden = self._hidden(audio, start, item.end, cut=state.start, silence=SILENCE)
+        hidden = self._hidden(audio, start, item.end, cut=heard, silence=SILENCE)
+        context = len(state.before)
         return Encoded(
             state.utterance, kind, context, start, state.start, item.end, item.voiced, profile, hidden
         )
