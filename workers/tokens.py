@@ -9,7 +9,6 @@ only for tokens of its own partitions, and looks for those that others have no t
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,14 +43,13 @@ class TokenQueue:
         self._consumer = consumer
         keys = clients.keys
         self._stages = stages
-        # Later stages first: work that is nearly done frees more than work that is begun.
         self._streams = {
             keys.ready(partition, stage): (stage, partition)
             for partition in range(keys.partitions)
-            for stage in reversed(stages)
+            for stage in stages
         }
-        self._own = deque(self._streams)
-        self._others: deque[str] = deque()
+        self._own = list(self._streams)
+        self._others: list[str] = []
         self._cursors = dict.fromkeys(self._streams, "0-0")
 
     @property
@@ -60,11 +58,9 @@ class TokenQueue:
         return bool(self._others)
 
     async def take(self) -> Token | None:
-        """One token if any is waiting, our own first. Each search starts one stream further, so none is preferred."""
-        self._own.rotate(-1)
-        self._others.rotate(-1)
+        """The token that has waited longest, of our own streams if they have any."""
         order = [*self._own, *self._others]
-        reply = await self._clients.run("take", order, [GROUP, self._consumer])
+        reply = await self._clients.run("take", order, [GROUP, self._consumer, len(self._own)])
         if not reply:
             return None
         index, token, fields = reply
@@ -97,8 +93,8 @@ class TokenQueue:
             if owner([*live[stage], self._consumer], partition) == self._consumer
         }
         if own != set(self._own):
-            self._own = deque(stream for stream in self._streams if stream in own)
-            self._others = deque(stream for stream in self._streams if stream not in own)
+            self._own = [stream for stream in self._streams if stream in own]
+            self._others = [stream for stream in self._streams if stream not in own]
 
     async def mine(self) -> list[Token]:
         """Tokens given to us in a reply that never arrived: read after an error, before anything new."""

@@ -1,5 +1,6 @@
 """The Lua scripts' contracts, on a real server."""
 
+import asyncio
 import json
 
 import pytest
@@ -51,6 +52,17 @@ async def test_a_session_has_one_token_however_many_chunks_wait(clients, session
 
     assert (await queue(clients).take()).session == session
     assert await queue(clients).take() is None
+
+
+async def test_sessions_are_served_in_the_order_their_work_came_however_many_share_a_partition(clients):
+    sessions = [(await open_session(clients, SessionOptions())).session for _ in range(24)]
+    for session in sessions:
+        await Ingest(clients, session).append("audio", b"..", 0)
+        await asyncio.sleep(0.002)  # token ids count milliseconds
+
+    worker = queue(clients)
+    assert [(await worker.take()).session for _ in sessions] == sessions
+    assert await worker.take() is None
 
 
 async def test_a_repeated_append_adds_nothing(clients, session, ingest):
