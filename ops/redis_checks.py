@@ -84,6 +84,8 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "PEXPIRE", stream, _SCRATCH_TTL_MS
     yield "XADD", stream, "1-0", "k", "audio"
     yield "XRANGE", stream, "-", "+"
+    yield "XLEN", stream
+    yield "XINFO", "GROUPS", stream
     yield "XREADGROUP", "GROUP", "doctor", "doctor", "STREAMS", stream, ">"
     yield "XPENDING", stream, "doctor"
     yield "XCLAIM", stream, "doctor", "doctor", 0, "1-0"
