@@ -9,7 +9,7 @@ from shared.protocol import SessionOptions
 from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
 from tests.pipeline import Pipeline, audio_chunks, finals, lasting
 from workers.stage import Haste
-from workers.stages.acoustic import Acoustic
+from workers.stages.acoustic import SILENCE, Acoustic
 from workers.stages.decoder import Decoder
 from workers.stages.frontend import Frontend
 from workers.wire import AudioChunk, Closed, Opened, Paused, Speech, Through
@@ -47,6 +47,29 @@ def test_what_is_finally_said_does_not_depend_on_how_chunks_are_grouped(groups, 
     grouped = Pipeline(stages()).run(audio_chunks(talk()), groups, reload=reload)
 
     assert lasting(grouped) == lasting(one_by_one)
+
+
+class RecordingEngine(PitchEngine):
+    def __init__(self):
+        self.calls: list[tuple[np.ndarray, int]] = []
+
+    def encode(self, samples: np.ndarray, *, cut: int = 0) -> np.ndarray:
+        self.calls.append((samples, cut))
+        return super().encode(samples, cut=cut)
+
+
+def test_a_finals_context_was_encoded_when_its_utterance_opened():
+    engine = RecordingEngine()
+    conversation = np.concatenate([part for i in range(4) for part in (speech(2, i), silence(0.9))])
+
+    Pipeline([Frontend(LoudnessDetector()), Acoustic(engine), Decoder(engine, NumberVocabulary())]).run(
+        audio_chunks(conversation), [1] * 99
+    )
+
+    whole = [samples.tobytes() for samples, cut in engine.calls if cut == len(samples)]
+    finals_context = [s[:cut] for s, cut in engine.calls if cut and not s[-SILENCE:].any()]
+    assert len(finals_context) == 3
+    assert all(context.tobytes() in whole for context in finals_context)
 
 
 @settings(max_examples=8, deadline=None)

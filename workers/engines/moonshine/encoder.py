@@ -11,9 +11,9 @@ and the costly part, W·g * x, is the same however much audio follows. It is com
 soft cache remembers by their samples: as an utterance grows, only its newest block is new. A block's shape is
 always the same, so its values are too, remembered or not.
 
-The layers look both ways in time, so every new sample changes every frame. For text that is only shown, the frames up
-to 0.6 s before a *cut* may stay as they were when the audio ended there: only those after them are computed, and attend
-to all. The result is a function of samples and cut alone; the run up to the cut is remembered, or made again.
+The layers look both ways in time, so every new sample changes every frame. Where that much exactness is not needed (for
+text that is only shown, and for the context of a final), the frames up to 0.6 s before a *cut* stay as they were when the
+audio ended there: only those after them are computed, and attend to all. The result is a function of samples and cut alone; the run up to the cut is remembered, or made again.
 """
 
 from collections import OrderedDict

@@ -57,7 +57,7 @@ class MoonshineEngine:
 
     @classmethod
     def load(cls, threads: int = 1) -> "MoonshineEngine":
-        """Read the weights and use them once, so that the first session does not pay for it.
+        """Read the weights and use them, so that the first session does not pay for it.
 
         The number of threads holds for all of torch in this process.
         """
@@ -68,7 +68,10 @@ class MoonshineEngine:
             Decoder(weights.read(folder / "decoder_model_merged.ort")),
             Vocabulary.read(folder / "tokenizer.bin"),
         )
-        engine.decode(engine.encode(np.zeros(MIN_SAMPLES, np.float32)), limit=2)
+        for _ in range(3):  # TorchScript compiles at the first call and optimises at the second
+            engine.decode(
+                engine.encode(np.zeros(MIN_SAMPLES, np.float32), cut=MIN_SAMPLES), guess=[BOS], limit=3
+            )
         return engine
 
     @torch.inference_mode()
