@@ -43,6 +43,7 @@ class PitchEngine:
         guess: Sequence[int] = (),
         limit: int,
         scored: bool = False,
+        sketch: bool = False,
     ) -> Hypothesis:
         heard = [3 + int(level * 1000) for level in hidden[:, 0]]
         # As with a quantised decoder, a guess may tip a doubtful token: here, an even one that the guess has as odd.

@@ -158,6 +158,19 @@ def test_a_wrong_guess_is_not_believed(engine, recording):
     assert misled.tokens[0] == greedy.tokens[0]
 
 
+@pytest.mark.slow
+def test_a_sketch_stops_at_a_sentence_end_that_the_guess_does_not_have(moonshine, recording):
+    hidden, text = moonshine.encode(as_float(recording)), moonshine.vocabulary.text
+    whole = moonshine.decode(hidden, limit=60).tokens
+    assert text(whole).count(".") > 1
+
+    sketch = moonshine.decode(hidden, limit=60, sketch=True).tokens
+    further = moonshine.decode(hidden, guess=sketch, limit=60, sketch=True).tokens
+
+    assert text(sketch) == text(whole)[: text(whole).index(".") + 1]
+    assert len(sketch) < len(further) <= len(whole)
+
+
 def test_text_of_a_prefix_is_a_prefix_of_the_text(engine, recording):
     encoder, vocabulary = engine
     tokens = encoder.decode(encoder.encode(as_float(recording[:64_000])), limit=40).tokens

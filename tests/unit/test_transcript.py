@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import NumberVocabulary
-from workers.stages.transcript import limit, stable_prefix, without_loops, words_of
+from workers.stages.transcript import limit, sketch_limit, stable_prefix, without_loops, words_of
 from workers.stages.wordtimes import STEP, loudness, spans
 
 
@@ -58,6 +58,13 @@ def test_a_phrase_said_four_times_in_a_row_is_kept_once(said, kept):
 
 def test_the_token_limit_grows_with_the_audio():
     assert (limit(0), limit(16_000), limit(160_000)) == (6, 12, 71)
+
+
+def test_a_partial_adds_little_more_to_the_one_before_than_the_new_audio_can_hold():
+    second = 16_000
+    assert sketch_limit(earlier=20, fresh=second, samples=10 * second) == 20 + 6 + 3
+    assert sketch_limit(earlier=20, fresh=second, samples=2 * second) == limit(2 * second)
+    assert sketch_limit(earlier=0, fresh=second, samples=2 * second) == limit(2 * second)
 
 
 def test_no_tokens_are_no_words():

@@ -15,7 +15,15 @@ from shared.protocol import SessionOptions
 from workers.stage import Haste, Step
 from workers.stages import codec, finals
 from workers.stages.codec import Position
-from workers.stages.transcript import Searcher, Vocabulary, limit, stable_prefix, without_loops, words_of
+from workers.stages.transcript import (
+    Searcher,
+    Vocabulary,
+    limit,
+    sketch_limit,
+    stable_prefix,
+    without_loops,
+    words_of,
+)
 from workers.stages.wordtimes import spans
 from workers.wire import (
     SAMPLE_RATE,
@@ -48,9 +56,9 @@ class DecoderState:
     anchor: tuple[int, ...] = ()  # tokens of the last anchor
     older: tuple[tuple[int, ...], ...] = ()  # of the anchors before it, as far as stability looks back
     promised: int = 0  # of them, how many are stable
-    latest: tuple[
-        int, ...
-    ] = ()  # tokens of the last pass of any kind: a guess for the next partial, never truth
+    # tokens of the last pass of any kind, and the sample it looked up to: a guess for the next partial, never truth
+    latest: tuple[int, ...] = ()
+    latest_end: int = 0
     # a final computed at a pause, told if the utterance ends there: its event (JSON) and tokens
     prepared: str = ""
     prepared_tokens: tuple[int, ...] = ()
@@ -64,7 +72,7 @@ class Decoder:
     """Encoder output in, transcript events out."""
 
     name = "decoder"
-    schema = 1
+    schema = 2
 
     def __init__(self, searcher: Searcher, vocabulary: Vocabulary) -> None:
         self._searcher = searcher
@@ -117,15 +125,20 @@ class Decoder:
         if item.kind in ("final", "prepared"):
             return self._final(state, item)
         promised = state.anchor[: state.promised]
-        guess = (state.anchor if item.kind == "anchor" else state.latest)[state.promised :]
-        found = self._searcher.decode(
-            item.hidden, forced=promised, guess=guess, limit=limit(item.end - item.start)
-        )
+        if item.kind == "anchor":
+            most = limit(item.end - item.start)
+            found = self._searcher.decode(
+                item.hidden, forced=promised, guess=state.anchor[state.promised :], limit=most
+            )
+        else:
+            most = sketch_limit(len(state.latest), item.end - state.latest_end, item.end - item.start)
+            guess = state.latest[state.promised :]
+            found = self._searcher.decode(item.hidden, forced=promised, guess=guess, limit=most, sketch=True)
         tokens = max(without_loops(found.tokens), promised, key=len)
         if item.kind == "anchor":
             state = self._promise(state, tokens)
         out.append(self._partial(state, tokens, item.end))
-        return replace(state, latest=tokens)
+        return replace(state, latest=tokens, latest_end=item.end)
 
     def _promise(self, state: DecoderState, tokens: tuple[int, ...]) -> DecoderState:
         hypotheses = (*state.older, state.anchor, tokens)[-AGREEING:]
@@ -158,7 +171,9 @@ class Decoder:
             found = finals.Found((), ())
         tokens = found.tokens
         event = self._final_event(state, item, tokens, found.logprobs)
-        return replace(state, prepared=json.dumps(event), prepared_tokens=tokens, latest=tokens)
+        return replace(
+            state, prepared=json.dumps(event), prepared_tokens=tokens, latest=tokens, latest_end=item.end
+        )
 
     def _final_event(
         self, state: DecoderState, item: Encoded, tokens: tuple[int, ...], logprobs: tuple[float, ...]

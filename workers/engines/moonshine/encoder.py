@@ -8,8 +8,8 @@ So with m and s the mean and deviation of the first one's output x
     conv2(norm(x)) = (W·g * x) / s + bias + W * b - (m / s) · sum(W·g)
 
 and the costly part, W·g * x, is the same however much audio follows. It is computed in blocks of 32 rows, which a
-soft cache remembers by their samples: as an utterance grows, only its newest block is new. A block's shape is
-always the same, so its values are too, remembered or not.
+soft cache remembers by their samples: as an utterance grows, only its newest block is new. A whole block's shape is
+always the same, so its values are too, remembered or not; the last one, not whole yet, is made each time.
 
 The layers look both ways in time, so every new sample changes every frame. Where that much exactness is not needed (for
 text that is only shown, and for the context of a final), the frames up to 0.6 s before a *cut* stay as they were when the
@@ -62,8 +62,8 @@ REMEMBERED_FRAMES = 5_000
 
 
 class Block(NamedTuple):
-    rows: Tensor  # W·g * x [32, 576]
-    # of x [102], up to and with each row: the sum, and the sum of squares
+    rows: Tensor  # W·g * x [32, 576]; fewer at the end of the audio
+    # of x [102, or fewer], up to and with each row: the sum, and the sum of squares
     sums: Tensor
     squares: Tensor
 
@@ -134,7 +134,7 @@ class Encoder:
 
     def _block(self, samples: F32) -> Block:
         if len(samples) < BLOCK_SAMPLES:
-            return self._convolved(np.pad(samples, (0, BLOCK_SAMPLES - len(samples))))
+            return self._convolved(samples)
         key = samples.tobytes()
         if key not in self._blocks:
             self._blocks[key] = self._convolved(samples)
@@ -144,9 +144,11 @@ class Encoder:
         return self._blocks[key]
 
     def _convolved(self, samples: F32) -> Block:
-        windows = torch.from_numpy(samples).as_strided((BLOCK_ROWS, WINDOW1), (STRIDE1, 1))
+        rows1 = (len(samples) - WINDOW1) // STRIDE1 + 1
+        rows2 = (rows1 - WINDOW2) // STRIDE2 + 1
+        windows = torch.from_numpy(samples).as_strided((rows1, WINDOW1), (STRIDE1, 1))
         x = torch.tanh(functional.linear(windows, self._conv1))
-        rows = functional.linear(x.as_strided((BLOCK, WINDOW2 * WIDTH), (STRIDE2 * WIDTH, 1)), self._conv2)
+        rows = functional.linear(x.as_strided((rows2, WINDOW2 * WIDTH), (STRIDE2 * WIDTH, 1)), self._conv2)
         return Block(rows, _running(x), _running(x * x))
 
 
