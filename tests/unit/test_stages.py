@@ -1,6 +1,7 @@
 """Chunking must not matter, states travel, and the literal cases that keep both honest."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,9 +11,12 @@ from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
 from tests.pipeline import Pipeline, audio_chunks, finals, lasting
 from workers.stage import Haste
 from workers.stages.acoustic import SILENCE, Acoustic
+from workers.stages.codec import Position
 from workers.stages.decoder import Decoder
 from workers.stages.frontend import Frontend
-from workers.wire import AudioChunk, Closed, Opened, Paused, Speech, Through
+from workers.stages.transcript import sketch_limit
+from workers.stages.wordtimes import loudness
+from workers.wire import AudioChunk, Closed, Encoded, Opened, Paused, Speech, Through
 
 RATE = 16_000
 ENGINE = PitchEngine()
@@ -227,6 +231,43 @@ def test_without_partials_only_finals_are_sent():
     events = Pipeline(stages(), options).run(audio_chunks(talk()), [1] * 200)
 
     assert {event["type"] for event in events} == {"speech_start", "final", "speech_end", "end"}
+
+
+class AskedEngine(PitchEngine):
+    """Remembers whether it was asked for a sketch, and how long a hypothesis might be."""
+
+    def __init__(self):
+        self.asked: list[tuple[bool, int]] = []
+
+    def decode(self, hidden, *, limit, sketch=False, **known):
+        self.asked.append((sketch, limit))
+        return super().decode(hidden, limit=limit, **known)
+
+
+def encoded(kind: str, seconds: int) -> Encoded:
+    audio = speech(seconds).astype(np.float32) / 32768
+    return Encoded(1, kind, 0, 0, 0, len(audio), len(audio), loudness(audio), ENGINE.encode(audio))
+
+
+@pytest.mark.parametrize(("kind", "sketched"), [("partial", True), ("anchor", False), ("final", False)])
+def test_only_what_is_shown_and_forgotten_is_sketched(kind, sketched):
+    engine = AskedEngine()
+    decoder = Decoder(engine, NumberVocabulary())
+
+    decoder.step(decoder.initial(Position()), [(encoded(kind, 2),)], [], SessionOptions())
+
+    assert [sketch for sketch, _ in engine.asked] == [sketched]
+
+
+def test_a_sketch_has_room_for_all_audio_since_the_last_one_that_was_shown():
+    engine = AskedEngine()
+    decoder = Decoder(engine, NumberVocabulary())
+    shown = decoder.step(decoder.initial(Position()), [(encoded("partial", 1),)], [], SessionOptions()).state
+    left_out = decoder.step(shown, [(Through(3 * RATE),)], [], SessionOptions()).state
+
+    decoder.step(left_out, [(encoded("partial", 4),)], [], SessionOptions())
+
+    assert engine.asked[-1] == (True, sketch_limit(len(shown.latest), 3 * RATE, 4 * RATE))
 
 
 def test_every_event_of_the_stages_is_one_of_the_public_schema():

@@ -125,17 +125,17 @@ class Decoder:
         if item.kind in ("final", "prepared"):
             return self._final(state, item)
         promised = state.anchor[: state.promised]
-        if item.kind == "anchor":
-            most = limit(item.end - item.start)
-            found = self._searcher.decode(
-                item.hidden, forced=promised, guess=state.anchor[state.promised :], limit=most
-            )
+        shown_only, length = item.kind == "partial", item.end - item.start
+        if shown_only:
+            earlier, most = state.latest, sketch_limit(len(state.latest), item.end - state.latest_end, length)
         else:
-            most = sketch_limit(len(state.latest), item.end - state.latest_end, item.end - item.start)
-            guess = state.latest[state.promised :]
-            found = self._searcher.decode(item.hidden, forced=promised, guess=guess, limit=most, sketch=True)
+            earlier, most = state.anchor, limit(length)
+        guess = earlier[state.promised :]
+        found = self._searcher.decode(
+            item.hidden, forced=promised, guess=guess, limit=most, sketch=shown_only
+        )
         tokens = max(without_loops(found.tokens), promised, key=len)
-        if item.kind == "anchor":
+        if not shown_only:
             state = self._promise(state, tokens)
         out.append(self._partial(state, tokens, item.end))
         return replace(state, latest=tokens, latest_end=item.end)
