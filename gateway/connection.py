@@ -11,14 +11,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from gateway import session
 from gateway.audio import AudioDecoder
+from gateway.door import chosen_subprotocol
 from gateway.feed import SAMPLE_RATE, Feed
 from gateway.ingest import Ingest, Opened, open_session
 from gateway.messages import control_of, options_of
+from gateway.refusal import CLOSE_BAD_INPUT, CLOSE_INTERNAL, close_code_of, note, problem_of
 from gateway.ring import RingBuffer
 from shared import metrics
+from shared.access import Principal
 from shared.clock import wall_ms
 from shared.errors import BadInput, ScribeError, SessionOver
-from shared.protocol import Configure, EndOfAudio, Flush, Ping, Pong, Problem, Ready, SessionOptions
+from shared.protocol import Configure, EndOfAudio, Flush, Ping, Pong, Ready, SessionOptions
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
 from shared.transcripts import Follower, Numbered, TranscriptHub
@@ -28,7 +31,7 @@ log = structlog.get_logger()
 # A client that gave no query and says nothing is taken to want the defaults.
 CONFIGURE_S = 1.0
 
-CLOSE_OK, CLOSE_BAD_INPUT, CLOSE_INTERNAL, CLOSE_TRY_LATER, CLOSE_GOING_AWAY = 1000, 1008, 1011, 1013, 1001
+CLOSE_OK, CLOSE_GOING_AWAY = 1000, 1001
 
 
 class _SessionFailed(Exception):
@@ -39,8 +42,14 @@ class Connection:
     """Serves one WebSocket from accept to close."""
 
     def __init__(
-        self, socket: WebSocket, clients: RedisClients, hub: TranscriptHub, settings: GatewaySettings
+        self,
+        socket: WebSocket,
+        clients: RedisClients,
+        hub: TranscriptHub,
+        settings: GatewaySettings,
+        principal: Principal,
     ) -> None:
+        self._principal = principal
         self._socket = socket
         self._clients = clients
         self._hub = hub
@@ -57,7 +66,7 @@ class Connection:
 
     async def serve(self) -> None:
         """Until the session is over; whatever goes wrong is told to this client and nobody else."""
-        await self._socket.accept()
+        await self._socket.accept(subprotocol=chosen_subprotocol(self._socket))
         try:
             await self._configure()
             await self._run()
@@ -103,7 +112,7 @@ class Connection:
 
     async def _open(self) -> None:
         options = self._options
-        self._opened = await open_session(self._clients, options)
+        self._opened = await open_session(self._clients, options, self._principal.id)
         ring = RingBuffer(int(self._settings.ring_s * SAMPLE_RATE) * 2, options.when_full)
         ingest = Ingest(self._clients, self._opened.session)
         self._decoder = AudioDecoder(options)
@@ -193,16 +202,13 @@ class Connection:
 
     async def _refuse(self, error: ScribeError) -> None:
         await self._tell(error)
-        code = CLOSE_TRY_LATER if error.retryable else CLOSE_INTERNAL
-        await self._close(CLOSE_BAD_INPUT if isinstance(error, BadInput) else code)
+        await self._close(close_code_of(error))
 
     async def _tell(self, error: ScribeError) -> None:
-        metrics.REFUSED.labels(error.code).inc()
-        log.info("refused", session=self._session, code=error.code, why=str(error))
-        problem = Problem(code=error.code, message=str(error), retryable=error.retryable)
+        note(error, self._session)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             if self._socket.application_state is WebSocketState.CONNECTED:
-                await self._socket.send_text(problem.model_dump_json())
+                await self._socket.send_text(problem_of(error).model_dump_json())
 
     async def _close(self, code: int) -> None:
         with contextlib.suppress(RuntimeError):  # the client closed first

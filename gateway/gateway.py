@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 import structlog
 from starlette.websockets import WebSocket
 
-from gateway.connection import CLOSE_TRY_LATER, Connection
+from gateway import refusal
+from gateway.connection import Connection
+from gateway.door import Door
 from shared import metrics
+from shared.access import Principal
 from shared.errors import ScribeError
 from shared.redis_client import RedisClients, translated
-from shared.settings import GatewaySettings
+from shared.settings import AuthSettings, GatewaySettings, LimitSettings
 from shared.transcripts import Numbered, TranscriptHub
 
 log = structlog.get_logger()
@@ -21,14 +24,23 @@ log = structlog.get_logger()
 class Gateway:
     """start ──> serving ──quiet──> draining ──> stopped"""
 
-    def __init__(self, clients: RedisClients, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        clients: RedisClients,
+        settings: GatewaySettings,
+        auth: AuthSettings | None = None,
+        limits: LimitSettings | None = None,
+    ) -> None:
+        limits = limits or LimitSettings()
         self._clients = clients
         self._settings = settings
+        self.door = Door(clients, auth or AuthSettings(), limits, settings.host)
         self._hub = TranscriptHub(clients)
         self._connections: set[asyncio.Task[None]] = set()
         self._draining = False
 
     async def start(self) -> None:
+        await self.door.start()
         await self._hub.start()
 
     def quiet(self) -> None:
@@ -44,22 +56,29 @@ class Gateway:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         await self._hub.stop()
+        await self.door.stop()
 
     async def serve(self, socket: WebSocket) -> None:
-        """Serve one client until its session is over."""
-        if self._draining:
-            await socket.accept()
-            await socket.close(CLOSE_TRY_LATER, "this gateway is shutting down; connect again")
+        """Serve one client until its session is over, or refuse it."""
+        try:
+            principal = self._let_in(socket)
+        except ScribeError as error:
+            await refusal.refuse(socket, error)
             return
         task = asyncio.current_task()
         assert task
         self._connections.add(task)
         metrics.SESSIONS.inc()
         try:
-            await Connection(socket, self._clients, self._hub, self._settings).serve()
+            await Connection(socket, self._clients, self._hub, self._settings, principal).serve()
         finally:
             metrics.SESSIONS.dec()
             self._connections.discard(task)
+
+    def _let_in(self, socket: WebSocket) -> Principal:
+        if self._draining:
+            raise refusal.draining()
+        return self.door.enter(socket, "transcribe")
 
     async def problem(self) -> str | None:
         """Why no new sessions are taken; None when they are."""
@@ -69,11 +88,14 @@ class Gateway:
             with translated():
                 await self._clients.commands.set(self._clients.keys.probe(), b"1", px=5000)
         except ScribeError as error:
-            return str(error)
+            log.warning("not_ready", why=str(error))
+            return "Redis does not take writes"
         return None
 
-    async def knows(self, session: str) -> bool:
-        return await self._clients.meta_field(session, "status") is not None
+    async def shows(self, session: str, principal: Principal) -> bool:
+        """Whether there is such a session for this principal; somebody else's does not exist for it."""
+        owner = await self._clients.meta_field(session, "owner")
+        return owner is not None and principal.may_read(owner.decode())
 
     async def events(self, session: str, after: int) -> AsyncIterator[Numbered]:
         """A session's events after that number, up to its last one."""

@@ -22,12 +22,13 @@ class Opened:
     resume_token: str
 
 
-async def open_session(clients: RedisClients, options: SessionOptions) -> Opened:
+async def open_session(clients: RedisClients, options: SessionOptions, owner: str) -> Opened:
     """Create a session. Its id is unguessable; of the resume token only a hash is stored."""
     opened = Opened(secrets.token_hex(16), secrets.token_urlsafe(24))
     meta = {
         "options": options.model_dump_json(),
         "status": "open",
+        "owner": owner,
         "events": 0,
         "resume": hashlib.sha256(opened.resume_token.encode()).hexdigest(),
         "created_ms": int(wall_ms()),
