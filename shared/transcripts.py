@@ -130,6 +130,13 @@ class Follower:
                 return event
         raise StopAsyncIteration
 
+    def rewind(self, number: int) -> None:
+        """Go on after event `number`, from the stream: what is queued may be numbered otherwise now."""
+        self._last = number
+        self._queue.clear()
+        self._stored = True
+        self._wake.set()
+
     async def close(self) -> None:
         """End the iteration, also one that is waiting; cancelling it is not enough (see TranscriptHub)."""
         self._closed = True
