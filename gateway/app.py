@@ -12,6 +12,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from gateway import refusal
 from gateway.gateway import Gateway
+from gateway.server import BoundedHeads
 from shared.errors import ScribeError
 
 # As gateway/ingest.py makes them.
@@ -33,6 +34,7 @@ def create_app(gateway: Gateway) -> FastAPI:
             allow_origins=sorted(gateway.door.origins),
             allow_headers=["Authorization", "Last-Event-ID"],
         )
+    app.add_middleware(BoundedHeads)
     app.add_exception_handler(ScribeError, _refused)
     _health(app, gateway)
     _sessions(app, gateway)

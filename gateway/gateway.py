@@ -9,13 +9,18 @@ import structlog
 from starlette.websockets import WebSocket
 
 from gateway import refusal
+from gateway.admission import Admission
 from gateway.connection import Connection
 from gateway.door import Door
+from gateway.registry import Registry
+from gateway.sessions import new_session_id
+from gateway.visit import Visit
 from shared import metrics
 from shared.access import Principal
 from shared.errors import ScribeError
 from shared.redis_client import RedisClients, translated
 from shared.settings import AuthSettings, GatewaySettings, LimitSettings
+from shared.tasks import cancel
 from shared.transcripts import Numbered, TranscriptHub
 
 log = structlog.get_logger()
@@ -32,16 +37,20 @@ class Gateway:
         limits: LimitSettings | None = None,
     ) -> None:
         limits = limits or LimitSettings()
+        self.door = Door(clients, auth or AuthSettings(), limits, settings.host)
+        self.admission = Admission(clients, limits)
         self._clients = clients
         self._settings = settings
-        self.door = Door(clients, auth or AuthSettings(), limits, settings.host)
         self._hub = TranscriptHub(clients)
+        self._registry = Registry(clients, settings)
         self._connections: set[asyncio.Task[None]] = set()
         self._draining = False
 
     async def start(self) -> None:
         await self.door.start()
+        await self.admission.start()
         await self._hub.start()
+        await self._registry.start()
 
     def quiet(self) -> None:
         """Take no new sessions; readiness says so."""
@@ -52,33 +61,48 @@ class Gateway:
         self.quiet()
         if self._connections:
             _, late = await asyncio.wait(self._connections, timeout=deadline_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await cancel(late)
+        await self._registry.stop()
         await self._hub.stop()
+        await self.admission.stop()
         await self.door.stop()
 
     async def serve(self, socket: WebSocket) -> None:
         """Serve one client until its session is over, or refuse it."""
-        try:
-            principal = self._let_in(socket)
-        except ScribeError as error:
-            await refusal.refuse(socket, error)
-            return
         task = asyncio.current_task()
         assert task
         self._connections.add(task)
         metrics.SESSIONS.inc()
         try:
-            await Connection(socket, self._clients, self._hub, self._settings, principal).serve()
+            visit = await self._let_in(socket)
+        except ScribeError as error:
+            await refusal.refuse(socket, error)
+        else:
+            await self._serve(socket, visit)
         finally:
             metrics.SESSIONS.dec()
             self._connections.discard(task)
 
-    def _let_in(self, socket: WebSocket) -> Principal:
+    async def _let_in(self, socket: WebSocket) -> Visit:
+        """Raises ScribeError for a client that is refused. One that resumes a session is not new to the fleet."""
         if self._draining:
             raise refusal.draining()
-        return self.door.enter(socket, "transcribe")
+        principal, query = self.door.enter(socket, "transcribe"), socket.query_params
+        resumed = query.get("session") if "resume_token" in query else None
+        if resumed is None:
+            self.admission.check(len(self._connections) - 1)
+        visit = Visit(self._clients, principal, resumed or new_session_id())
+        await visit.start()
+        return visit
+
+    async def _serve(self, socket: WebSocket, visit: Visit) -> None:
+        connection = Connection(
+            socket, self._clients, self._hub, self._registry, settings=self._settings, visit=visit
+        )
+        try:
+            await connection.serve()
+        finally:
+            await visit.stop(comes_back=connection.comes_back)
 
     async def problem(self) -> str | None:
         """Why no new sessions are taken; None when they are."""
@@ -90,7 +114,7 @@ class Gateway:
         except ScribeError as error:
             log.warning("not_ready", why=str(error))
             return "Redis does not take writes"
-        return None
+        return self.admission.problem
 
     async def shows(self, session: str, principal: Principal) -> bool:
         """Whether there is such a session for this principal; somebody else's does not exist for it."""

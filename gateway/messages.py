@@ -3,19 +3,38 @@
 from pydantic import BaseModel, ValidationError
 
 from shared.errors import BadInput
-from shared.protocol import CLIENT_ADAPTER, Configure, EndOfAudio, Flush, Ping, SessionOptions
+from shared.protocol import (
+    CLIENT_ADAPTER,
+    ClientMessage,
+    Configure,
+    EndOfAudio,
+    Flush,
+    Ping,
+    Resume,
+    SessionOptions,
+)
+
+# Several times what a message or query of ours can be.
+MAX_TEXT = 4_096
+MAX_FIELDS = 32
 
 
-def options_of(query: dict[str, str]) -> SessionOptions:
-    """The session a query string asks for. Raises BadInput."""
+def request_of(query: dict[str, str]) -> SessionOptions | Resume:
+    """The session a query string asks for, a new one or an old. Raises BadInput."""
+    if len(query) > MAX_FIELDS:
+        raise BadInput(f"query: {len(query)} parameters; at most {MAX_FIELDS} are read")
     try:
+        if "resume_token" in query:
+            return Resume.model_validate(query)
         return SessionOptions.model_validate(query)
     except ValidationError as error:
         raise BadInput(_explain(error, "query")) from error
 
 
-def control_of(text: str) -> Configure | Flush | EndOfAudio | Ping:
+def control_of(text: str) -> ClientMessage:
     """A text frame. Raises BadInput."""
+    if len(text) > MAX_TEXT:
+        raise BadInput(f"message: {len(text)} characters; control messages have {MAX_TEXT} at most")
     try:
         return CLIENT_ADAPTER.validate_json(text)
     except ValidationError as error:
@@ -25,6 +44,7 @@ def control_of(text: str) -> Configure | Flush | EndOfAudio | Ping:
 _KNOWN: dict[str, type[BaseModel]] = {
     "query": SessionOptions,
     "configure": Configure,
+    "resume": Resume,
     "flush": Flush,
     "end": EndOfAudio,
     "ping": Ping,
@@ -35,7 +55,7 @@ def _explain(error: ValidationError, what: str) -> str:
     """One line for people: which field, what was wrong with it, what would be right."""
     first = error.errors()[0]
     if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid"):
-        return f"{what}: text frames are JSON with type configure, flush, end or ping; audio goes in binary frames"
+        return f"{what}: text frames are JSON with type configure, resume, flush, end or ping; audio goes in binary frames"
     *outer, field = first["loc"] or (what,)
     kind = str(outer[0]) if outer else what
     if first["type"] == "extra_forbidden":

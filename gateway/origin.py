@@ -21,9 +21,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def check_origin(
-    host: str | None, origin: str | None, *, allowed: frozenset[str], on_loopback: bool
-) -> None:
+def check_origin(host: str | None, origin: str | None, *, allowed: frozenset[str], on_loopback: bool) -> None:
     """Raise Forbidden for a page that has no business here. `allowed`: origins such as https://app.example.com."""
     if on_loopback and not (is_loopback(_name(host)) or _name(host) in {_name(each) for each in allowed}):
         raise Forbidden(
@@ -36,7 +34,9 @@ def check_origin(
         return
     if not on_loopback and _authority(origin, origin) == _authority(host, origin) is not None:
         return
-    raise Forbidden(f"pages of {origin:.100} may not use this gateway: list the origin in SCRIBE_AUTH_ORIGINS")
+    raise Forbidden(
+        f"pages of {origin:.100} may not use this gateway: list the origin in SCRIBE_AUTH_ORIGINS"
+    )
 
 
 def _name(address: str | None) -> str:
@@ -52,9 +52,9 @@ def _authority(address: str | None, origin: str) -> tuple[str, int | None] | Non
     try:
         parts = urlsplit(_absolute(address or ""))
         port = parts.port or _DEFAULT_PORT.get(urlsplit(origin).scheme)
-        return (parts.hostname, port) if parts.hostname else None
     except ValueError:
         return None
+    return (parts.hostname, port) if parts.hostname else None
 
 
 def _absolute(address: str) -> str:

@@ -14,6 +14,7 @@ import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from shared.settings import GatewaySettings
 
@@ -32,7 +33,7 @@ def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
         port=settings.port,
         http=BoundedProtocol,
         h11_max_incomplete_event_size=HEAD_BYTES,
-        ws="websockets-sansio",
+        ws=Handshakes,
         ws_max_size=settings.frame_bytes,
         # A client that is held back can't answer pings; a silent one ends by the idle time-out.
         ws_ping_interval=None,
@@ -68,6 +69,15 @@ class BoundedProtocol(H11Protocol):
             self.transport.close()
 
 
+class Handshakes(WebSocketsSansIOProtocol):
+    """uvicorn 0.54 forgets that an HTTP answer completes a handshake, and logs an error for each."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True
+
+
 class BoundedHeads:
     """ASGI middleware: the same limits for requests that are no WebSockets."""
 
@@ -96,4 +106,6 @@ def excess(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> int:
     if len(target) > TARGET_BYTES:
         return 414
     sizes = [len(name) + len(value) + 4 for name, value in headers]
-    return 431 if len(sizes) > HEADERS or max(sizes, default=0) > HEADER_BYTES or sum(sizes) > HEAD_BYTES else 0
+    return (
+        431 if len(sizes) > HEADERS or max(sizes, default=0) > HEADER_BYTES or sum(sizes) > HEAD_BYTES else 0
+    )

@@ -3,12 +3,14 @@
 ScribeError
 ├── BadInput          the client's fault: told to that client, never retried
 │   └── SessionOver   it went on sending after the session had ended or failed
+│       └── Replaced  another connection has resumed its session
 ├── Unauthorized      the client's fault: no credentials, or none that are valid
 ├── Forbidden         the client's fault: known, but not allowed this
 ├── QuotaExceeded     the client's fault: more than its key allows; it may try again later
 ├── Overloaded        nobody's fault: the client may try again later
 ├── Misconfigured     the operator's fault: the message says what to change
 ├── RedisUnavailable  the infrastructure's fault: reconnect with backoff
+├── SessionLost       the infrastructure's fault: Redis no longer knows the session; only a new one helps
 ├── Stale             nobody's fault: the fence refused a late commit; drop the result and count it
 └── StageFailed       our fault: another worker tries again, a limited number of times
 """
@@ -37,6 +39,10 @@ class BadInput(ScribeError):
 
 class SessionOver(BadInput):
     code = "session_over"
+
+
+class Replaced(SessionOver):
+    code = "session_replaced"
 
 
 class Unauthorized(ScribeError):
@@ -69,6 +75,11 @@ class Misconfigured(ScribeError):
 class RedisUnavailable(ScribeError):
     code = "redis_unavailable"
     retryable = True
+    blame = "infrastructure"
+
+
+class SessionLost(ScribeError):
+    code = "session_lost"
     blame = "infrastructure"
 
 

@@ -118,7 +118,7 @@ async def test_ping_is_answered_at_any_time(fleet):
         await socket.send(json.dumps({"type": "ping", "id": "1"}))
         messages = await until(socket, "pong")
 
-    assert messages[-1] == {"type": "pong", "id": "1"}
+    assert messages[-1] == {"type": "pong", "id": "1", "chunk": 0, "sample": 0}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_a_wrong_parameter_is_named_with_what_would_be_right(fleet, query,
         ([b'{"type": "end"}'], ["text"]),
         (["hello"], ["text frames are JSON"]),
         ([json.dumps({"type": "ping", "di": "1"})], ["ping", "'di'", "id"]),
-        ([json.dumps({"type": "stop"})], ["configure, flush, end or ping"]),
+        ([json.dumps({"type": "stop"})], ["configure, resume, flush, end or ping"]),
         ([b"\0\0", json.dumps({"type": "configure"})], ["first message"]),
         ([END, b"\0\0"], ["after end", "new session"]),
     ],
@@ -348,13 +348,14 @@ async def test_a_draining_gateway_is_not_ready_and_lets_sessions_finish(fleet):
         fleet.gateway.quiet()
         assert (await http.get("/readyz")).status_code == 503
         assert (await http.get("/healthz")).status_code == 200
-        async with fleet.connect() as late:
-            await rest(late)
+        with pytest.raises(websockets.InvalidStatus) as late:
+            await fleet.connect()
         await socket.send(talk().tobytes())
         await socket.send(END)
         messages = await rest(socket)
 
-    assert late.close_code == 1013
+    assert late.value.response.status_code == 503
+    assert late.value.response.headers["Retry-After"] == "1"
     assert texts(messages) == expected_texts(talk())
 
 
