@@ -19,6 +19,7 @@ from shared.errors import BadInput, Replaced, ScribeError, SessionLost, SessionO
 from shared.protocol import Problem
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
+from shared.tasks import cancel
 from shared.transcripts import TranscriptHub
 
 log = structlog.get_logger()
@@ -162,14 +163,11 @@ class Connection:
         """What was said before the client left or was refused is decoded; then nothing remains here."""
         if self._relay:
             await self._relay.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
         if self._intake and self._feeding:
             self._intake.leave(comes_back=self._comes_back)
             await asyncio.wait([self._feeding], timeout=self._settings.drain_s)
-            self._feeding.cancel()
-            await asyncio.gather(self._feeding, return_exceptions=True)
+            await cancel([self._feeding])
         if self._held:
             self._registry.remove(self._held)
         log.info("session_closed", session=self._session)

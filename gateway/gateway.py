@@ -14,6 +14,7 @@ from shared import metrics
 from shared.errors import ScribeError
 from shared.redis_client import RedisClients, translated
 from shared.settings import GatewaySettings
+from shared.tasks import cancel
 from shared.transcripts import Numbered, TranscriptHub
 
 log = structlog.get_logger()
@@ -43,9 +44,7 @@ class Gateway:
         self.quiet()
         if self._connections:
             _, late = await asyncio.wait(self._connections, timeout=deadline_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await cancel(late)
         await self._registry.stop()
         await self._hub.stop()
 

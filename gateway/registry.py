@@ -15,6 +15,7 @@ from shared.clock import wall_ms
 from shared.errors import ScribeError, SessionOver
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
+from shared.tasks import cancel
 
 log = structlog.get_logger()
 
@@ -35,9 +36,7 @@ class Registry:
         self._task = asyncio.create_task(self._run(), name="registry")
 
     async def stop(self) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel([self._task])
 
     def add(self, held: Held) -> None:
         self._held[held.session] = held

@@ -42,6 +42,7 @@ class Relay:
         self._lasting = held.lasting
         self._told: deque[_Told] = deque(maxlen=_KEPT_EVENTS)
         self._newest: dict[str, int] = {}  # type -> utterance of the newest such event
+        self._doubted = b""
 
     async def run(self, socket: WebSocket) -> None:
         """Until `end`. Raises SessionFailed after an `error` event."""
@@ -50,7 +51,10 @@ class Relay:
         async for event in self._follower:
             fields = json.loads(event.raw)
             kind = fields["type"]
-            if self._repeats(fields):
+            if self._repeats(fields) and event.raw != self._doubted:
+                self._doubted = (
+                    event.raw
+                )  # if it is what the stream holds after all, it comes again, and is told
                 await self.restore()
                 continue
             lasts = kind != "partial"

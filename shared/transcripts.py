@@ -13,6 +13,7 @@ import structlog
 from shared import metrics
 from shared.errors import RedisUnavailable
 from shared.redis_client import RedisClients, translated
+from shared.tasks import cancel
 
 log = structlog.get_logger()
 
@@ -37,16 +38,12 @@ class TranscriptHub:
         self._followers: dict[str, set[Follower]] = {}
         self._task: asyncio.Task[None] | None = None
         self._first = asyncio.Event()
-        self._stopping = False
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="transcript hub")
 
     async def stop(self) -> None:
-        self._stopping = True
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel([self._task])
         await self._pubsub.aclose()
 
     async def follow(self, session: str, after: int = 0) -> "Follower":
@@ -77,8 +74,7 @@ class TranscriptHub:
 
     async def _run(self) -> None:
         await self._first.wait()  # a connection without subscriptions cannot be read
-        # A flag besides cancellation: redis-py on Python 3.11 swallows one in seven cancellations (asyncio.wait_for).
-        while not self._stopping:
+        while True:
             try:
                 with translated():
                     message = await self._pubsub.get_message(timeout=1.0)
@@ -138,7 +134,7 @@ class Follower:
         self._wake.set()
 
     async def close(self) -> None:
-        """End the iteration, also one that is waiting; cancelling it is not enough (see TranscriptHub)."""
+        """End the iteration, also one that is waiting; cancelling it is not enough (shared/tasks.py)."""
         self._closed = True
         self._wake.set()
         await self._hub.forget(self)

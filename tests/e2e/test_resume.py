@@ -13,7 +13,7 @@ from gateway.registry import Registry
 from shared.settings import GatewaySettings
 from tests.conftest import wait_until
 from tests.e2e.conftest import Fleet, gateway_on_a_port, rest, until
-from tests.integration.test_workers import expected, talk
+from tests.integration.test_workers import bare, expected, talk
 from tests.pipeline import lasting
 
 END = json.dumps({"type": "end"})
@@ -36,13 +36,6 @@ def resumption(ready: dict, last_event: int) -> str:
 
 def told(messages: list[dict]) -> list[dict]:
     return [message for message in messages if "event" in message]
-
-
-def bare(events: list[dict]) -> list[dict]:
-    """What must be as in the unbroken run."""
-    return lasting(
-        [{k: v for k, v in e.items() if k not in ("event", "v", "session", "trace")} for e in events]
-    )
 
 
 async def first_part(fleet: Fleet, until_byte: int, *, hear: str = "final") -> tuple[dict, list[dict]]:
@@ -68,7 +61,7 @@ async def test_a_session_cut_off_and_resumed_says_what_the_unbroken_one_says(fle
         events = told(heard) + told(await rest(socket))
 
     assert [event["event"] for event in events] == list(range(1, len(events) + 1))
-    assert bare(events) == expected(3)
+    assert lasting(bare(events)) == expected(3)
 
 
 async def test_a_session_goes_on_at_another_gateway_when_its_own_is_gone(fleet, clients, gateway_settings):
@@ -82,7 +75,7 @@ async def test_a_session_goes_on_at_another_gateway_when_its_own_is_gone(fleet, 
             await socket.send(END)
             events = told(heard) + told(await rest(socket))
 
-    assert bare(events) == expected(3)
+    assert lasting(bare(events)) == expected(3)
     assert [event["event"] for event in events] == list(range(1, len(events) + 1))
 
 
@@ -117,7 +110,7 @@ async def test_the_newest_connection_holds_the_session_and_the_older_one_is_told
 
             await new.send(AUDIO[again["next_sample"] * 2 :])
             await new.send(END)
-            assert bare(told(await rest(new))) == expected(3)
+            assert lasting(bare(told(await rest(new)))) == expected(3)
 
 
 async def test_flushes_that_were_taken_are_counted(fleet):
@@ -170,7 +163,7 @@ async def test_a_session_can_be_resumed_in_the_first_message(fleet):
         again = json.loads(await socket.recv())
         await socket.send(AUDIO[again["next_sample"] * 2 :])
         await socket.send(END)
-        assert bare(told(heard) + told(await rest(socket))) == expected(3)
+        assert lasting(bare(told(heard) + told(await rest(socket)))) == expected(3)
 
 
 async def test_any_gateway_ends_the_sessions_of_one_that_was_killed(fleet, clients, monkeypatch):
@@ -225,6 +218,8 @@ async def test_two_clients_that_resume_at_once_do_not_spoil_the_session(fleet):
             return await rest(socket)
 
     both = await asyncio.gather(go_on(), go_on())
-    whole = [bare(told(heard) + told(messages)) for messages in both if messages[-1]["type"] == "end"]
+    whole = [
+        lasting(bare(told(heard) + told(messages))) for messages in both if messages[-1]["type"] == "end"
+    ]
     assert whole
     assert all(each == expected(3) for each in whole)

@@ -70,8 +70,12 @@ class Session:
         """Numbered without holes, and what lasts of it as computed without a fleet."""
         events = await self.events()
         assert [event["event"] for event in events] == list(range(1, len(events) + 1))
-        bare = [{k: v for k, v in e.items() if k not in ("event", "v", "session", "trace")} for e in events]
-        assert lasting(bare) == expected(self.seed)
+        assert lasting(bare(events)) == expected(self.seed)
+
+
+def bare(events: list[dict]) -> list[dict]:
+    """Without what differs from run to run."""
+    return [{k: v for k, v in e.items() if k not in ("event", "v", "session", "trace")} for e in events]
 
 
 def test_partitions_of_a_worker_that_leaves_go_to_the_others_and_no_other_moves():
