@@ -116,10 +116,10 @@ class Worker:
     async def _next(self) -> Token | None:
         if token := await self._queue.take():
             return token
-        first, *more = await self._queue.wait() or [None]
-        for token in more:  # a peer may be free, and one that dies takes only its own pass along
+        tokens = await self._queue.wait()
+        for token in tokens[1:]:  # a peer may be free, and one that dies takes only its own pass along
             await self._queue.hand_back(token)
-        return first
+        return tokens[0] if tokens else None
 
     def _hold(self, token: Token | None) -> None:
         self._token = token

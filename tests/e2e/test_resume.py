@@ -170,6 +170,7 @@ async def test_a_session_can_be_resumed_in_the_first_message(fleet):
 async def test_any_gateway_ends_the_sessions_of_one_that_was_killed(fleet, clients, monkeypatch):
     monkeypatch.setattr(registry, "TICK_S", 0.02)
     ready, heard = await first_part(fleet, 130_000)
+    await wait_until(lambda: not fleet.gateway._connections)
     await fleet.gateway._registry.stop()
     keys, session = clients.keys, ready["session"]
     assert await clients.meta_field(session, "status") == b"open"
