@@ -54,6 +54,7 @@ _BY_WORD: dict[str, type[ScribeError]] = {
     "CONFLICT": BadInput,
     "OOM": Overloaded,
     "NOREPLICAS": RedisUnavailable,
+    "MISCONF": RedisUnavailable,  # its disk is full
     "NOGROUP": RedisUnavailable,
     "UNBLOCKED": RedisUnavailable,
     "NOPERM": Misconfigured,

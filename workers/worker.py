@@ -144,7 +144,6 @@ class Worker:
     async def _sit_out(self, error: ScribeError) -> None:
         """Redis is away: wait a moment. Once it is back groups may be gone, and tokens ours in replies that never came."""
         log.warning("redis_unavailable", error=str(error), holding=self._token is not None)
-        self._peers.unheard()
         await asyncio.sleep(PAUSES_S[min(self._troubles, len(PAUSES_S) - 1)])
         self._troubles += 1
         # Each by itself: without memory the groups can't be made again, but they may be there.
@@ -153,6 +152,7 @@ class Worker:
                 await work()
             except ScribeError as still:
                 log.info("not_recovered_yet", error=str(still))
+        self._peers.unheard()
 
     async def _hand_back_unseen(self) -> None:
         for token in await self._queue.mine():
