@@ -37,6 +37,8 @@ class TranscriptHub:
         self._followers: dict[str, set[Follower]] = {}
         self._task: asyncio.Task[None] | None = None
         self._first = asyncio.Event()
+        # redis-py's first subscribe opens the connection; of several at once all but the last subscribe on one nobody reads.
+        self._subscribing = asyncio.Lock()
         self._stopping = False
 
     async def start(self) -> None:
@@ -56,7 +58,8 @@ class TranscriptHub:
         followers.add(follower)
         if len(followers) == 1:
             with translated():
-                await self._pubsub.subscribe(self._clients.keys.channel(session))
+                async with self._subscribing:
+                    await self._pubsub.subscribe(self._clients.keys.channel(session))
         self._first.set()
         return follower
 

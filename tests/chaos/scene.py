@@ -1,0 +1,130 @@
+"""One fault's stage: a Redis, a fleet of processes on it, clients that talk, and what became of it all."""
+
+import asyncio
+import random
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ops.embedded import EmbeddedRedis
+from ops.readiness import Group
+from shared.keys import STAGES
+from shared.redis_client import RedisClients, connect
+from shared.settings import RedisSettings
+from tests.chaos.fleet import Fleet
+from tests.chaos.proxy import Proxy
+from tests.chaos.talker import Talk, Talker
+from tests.conftest import wait_until
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row of the table: what is done to a fleet at work, how often, and what must hold afterwards."""
+
+    name: str
+    inject: Callable[["Scene"], Awaitable[None]]
+    every_s: float | None = None  # again and again; None: once
+    for_s: float = 6.0  # how long clients begin new talks
+    clients: int = 4
+    pace: float = 2.0  # audio seconds per second
+    layout: tuple[Group, ...] = (Group("all", 2),)
+    gateways: int = 1
+    durable: bool = False  # Redis with an AOF
+    settings: Mapping[str, str] = field(default_factory=dict)
+    check: Callable[["Scene"], Awaitable[None]] | None = None  # None: unharmed
+    stall_s: float = 15.0  # what a listener may have to wait at most
+
+    @property
+    def slug(self) -> str:
+        return re.sub(r"\W+", "-", self.name).strip("-")
+
+
+class Scene:
+    def __init__(self, fault: Fault, seed: int, server: EmbeddedRedis, proxy: Proxy, fleet: Fleet) -> None:
+        self.fault, self.seed, self.server, self.proxy, self.fleet = fault, seed, server, proxy, fleet
+        self.clients: RedisClients
+        self.random = random.Random(seed)
+        self.talkers: list[Talker] = []
+        self.injections = 0
+        self.over = asyncio.Event()
+
+    @property
+    def redis(self):  # noqa: ANN201 - redis-py's own
+        """Straight to the server."""
+        return self.clients.commands
+
+    async def play(self) -> None:
+        """Talk and inject until the time is over; then let what is in flight come to rest."""
+        end = time.monotonic() + self.fault.for_s
+        injecting = asyncio.create_task(self._inject())
+        try:
+            await asyncio.gather(*(self._keep_talking(n, end) for n in range(self.fault.clients)))
+        finally:
+            self.over.set()
+        await injecting
+        self.proxy.heal()
+
+    async def talk(self, talk: Talk, **options) -> Talker:
+        """One more session, from its beginning to its end."""
+        talker = Talker(talk, self.fault.pace, **options)
+        self.talkers.append(talker)
+        await talker.run(self.fleet.urls[len(self.talkers) % len(self.fleet.urls)])
+        return talker
+
+    async def _keep_talking(self, number: int, end: float) -> None:
+        while time.monotonic() < end:
+            await self.talk(Talk(self.seed + number))
+            number += self.fault.clients
+
+    async def _inject(self) -> None:
+        await wait_until(lambda: len(self.talkers) >= self.fault.clients and all(t.heard for t in self.talkers))
+        while not self.over.is_set():
+            await self.fault.inject(self)
+            if self.fault.every_s is None:
+                break
+            try:
+                await asyncio.wait_for(self.over.wait(), self.fault.every_s)
+            except TimeoutError:
+                continue
+
+    async def ready_streams(self) -> list[str]:
+        keys = self.clients.keys
+        return [keys.ready(partition, stage) for partition in range(keys.partitions) for stage in STAGES]
+
+    async def at_rest(self) -> bool:
+        return sum([await self.redis.xlen(name) for name in await self.ready_streams()]) == 0
+
+    async def dead_letters(self) -> list[str]:
+        keys = self.clients.keys
+        streams = [await self.redis.xrange(keys.dead(partition)) for partition in range(keys.partitions)]
+        return [entry[b"s"].decode() for stream in streams for _, entry in stream]
+
+    async def lasting_keys(self) -> set[str]:
+        """Keys without an expiry that are not meant to last."""
+        found = [key.decode() async for key in self.redis.scan_iter("*")]
+        return {key for key in found if await self.redis.pttl(key) == -1} - self.clients.keys.permanent()
+
+
+@asynccontextmanager
+async def scene(fault: Fault, seed: int, folder: Path) -> AsyncIterator[Scene]:
+    with tempfile.TemporaryDirectory(prefix="chaos") as short:  # a socket's path holds 107 bytes
+        server = EmbeddedRedis(folder / "aof" if fault.durable else None)
+        url = server.start()
+        proxy = Proxy(url, Path(short, "proxy"), seed)
+        await proxy.start()
+        fleet = Fleet(proxy.url, fault.layout, fault.gateways, fault.settings, folder, seed)
+        clients = await connect(RedisSettings(url=url))
+        stage = Scene(fault, seed, server, proxy, fleet)
+        stage.clients = clients
+        try:
+            await fleet.start(clients)
+            yield stage
+        finally:
+            await fleet.stop()
+            await clients.stop()
+            await proxy.stop()
+            server.stop()
