@@ -17,8 +17,11 @@ class AudioDecoder:
     mean and resampled by a filter that keeps its state from message to message.
     """
 
-    def __init__(self, options: SessionOptions) -> None:
+    def __init__(self, options: SessionOptions, taken: int = 0, skip: int = 0) -> None:
+        """`taken`: samples sent before; `skip`: samples of the output to leave out (gateway/place.py says why)."""
         self._options = options
+        self._skip = skip * 2
+        self.taken = taken
         self._frame_bytes = SAMPLE_WIDTH[options.encoding] * options.channels
         self._sniffer = Sniffer(options)
         self._torn = b""
@@ -31,8 +34,12 @@ class AudioDecoder:
         raw = self._torn + frame if self._torn else frame
         whole = len(raw) - len(raw) % self._frame_bytes
         self._torn, raw = raw[whole:], raw[:whole]
+        self.taken += whole // self._frame_bytes
         self._sniffer.look(raw)
-        return self._convert(raw, last=False)
+        samples = self._convert(raw, last=False)
+        skipped = min(self._skip, len(samples))
+        self._skip -= skipped
+        return samples[skipped:] if skipped else samples
 
     def finish(self) -> bytes:
         """Return what the resampler holds back; call it at the end of the audio and for a flush.

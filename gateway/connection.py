@@ -2,75 +2,74 @@
 
 import asyncio
 import contextlib
-import json
-from collections.abc import Coroutine, MutableMapping
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from gateway import session
-from gateway.audio import AudioDecoder
-from gateway.feed import SAMPLE_RATE, Feed
-from gateway.ingest import Ingest, Opened, open_session
-from gateway.messages import control_of, options_of
-from gateway.ring import RingBuffer
+from gateway.handshake import Message, ready, request_from, session_for
+from gateway.intake import Intake
+from gateway.registry import Registry
+from gateway.relay import Relay, SessionFailed
+from gateway.sessions import Held
 from shared import metrics
-from shared.clock import wall_ms
-from shared.errors import BadInput, ScribeError, SessionOver
-from shared.protocol import Configure, EndOfAudio, Flush, Ping, Pong, Problem, Ready, SessionOptions
+from shared.errors import BadInput, Replaced, ScribeError, SessionLost, SessionOver
+from shared.protocol import Problem
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
-from shared.transcripts import Follower, Numbered, TranscriptHub
+from shared.tasks import cancel
+from shared.transcripts import TranscriptHub
 
 log = structlog.get_logger()
 
-# A client that gave no query and says nothing is taken to want the defaults.
-CONFIGURE_S = 1.0
-
 CLOSE_OK, CLOSE_BAD_INPUT, CLOSE_INTERNAL, CLOSE_TRY_LATER, CLOSE_GOING_AWAY = 1000, 1008, 1011, 1013, 1001
 
-
-class _SessionFailed(Exception):
-    """The fleet gave the session up."""
+# How often a connection sees whether Redis still has its session as it left it.
+CHECK_S = 2.0
 
 
 class Connection:
     """Serves one WebSocket from accept to close."""
 
     def __init__(
-        self, socket: WebSocket, clients: RedisClients, hub: TranscriptHub, settings: GatewaySettings
+        self,
+        socket: WebSocket,
+        clients: RedisClients,
+        hub: TranscriptHub,
+        registry: Registry,
+        settings: GatewaySettings,
     ) -> None:
         self._socket = socket
         self._clients = clients
         self._hub = hub
+        self._registry = registry
         self._settings = settings
-        self._state = session.State.CONFIGURING
-        self._options = SessionOptions()
-        self._decoder: AudioDecoder | None = None
-        self._feed: Feed | None = None
+        self._held: Held | None = None
+        self._intake: Intake | None = None
+        self._relay: Relay | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._feeding: asyncio.Task[None] | None = None
-        self._opened: Opened | None = None
         self._close_code = CLOSE_OK
-        self._follower: Follower | None = None
+        self._comes_back = False  # the session waits for its client; else it ends with this connection
 
     async def serve(self) -> None:
         """Until the session is over; whatever goes wrong is told to this client and nobody else."""
         await self._socket.accept()
         try:
-            await self._configure()
-            await self._run()
+            await self._run(await self._open())
         except WebSocketDisconnect:
+            self._comes_back = True
             log.info("client_left", session=self._session)
-        except _SessionFailed:
+        except SessionFailed:
             await self._close(CLOSE_INTERNAL)  # its error event has told the client why
         except ScribeError as error:
+            self._comes_back = error.retryable
             await self._refuse(error)
         except asyncio.CancelledError:
-            await self._close(
-                CLOSE_GOING_AWAY
-            )  # the gateway stops; the rest is decoded and can be read later
+            self._comes_back = True  # the gateway stops; the client can go on at another
+            await self._close(CLOSE_GOING_AWAY)
             raise
         except Exception:
             # The top of a connection: a bug of ours costs this session, and the client hears no traceback.
@@ -79,117 +78,69 @@ class Connection:
         finally:
             await self._finish()
 
-    async def _configure(self) -> None:
-        """Options from the query, or from the first message; then the session exists."""
-        query = dict(self._socket.query_params)
-        first: MutableMapping[str, Any] | None = None
-        if query:
-            self._options = options_of(query)
-            self._state = session.State.STREAMING
-        else:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CONFIGURE_S):
-                    first = await self._socket.receive()
-            if first and first["type"] == "websocket.disconnect":
-                raise WebSocketDisconnect(first.get("code", 1006))
-            if first and first.get("text") is not None:
-                message = control_of(first["text"])
-                if isinstance(message, Configure):
-                    self._options = SessionOptions(**message.model_dump(exclude={"type"}))
-                    first = None
-        await self._open()
-        if first:
-            await self._handle(first)
+    async def _open(self) -> Message | None:
+        """The session, ready for audio; and the first message where it belongs to that."""
+        request, first = await request_from(self._socket)
+        held = self._held = await session_for(self._clients, request, self._settings.resume_s)
+        self._registry.add(held)
+        self._relay = Relay(self._clients, await self._hub.follow(held.session, held.last_event), held)
+        self._intake = Intake(self._clients, held, self._settings, self._relay.restore)
+        await self._socket.send_text(ready(held).model_dump_json())
+        log.info("session_resumed" if held.resumed else "session_opened", session=held.session)
+        return first
 
-    async def _open(self) -> None:
-        options = self._options
-        self._opened = await open_session(self._clients, options)
-        ring = RingBuffer(int(self._settings.ring_s * SAMPLE_RATE) * 2, options.when_full)
-        ingest = Ingest(self._clients, self._opened.session)
-        self._decoder = AudioDecoder(options)
-        self._feed = Feed(
-            ring, ingest, SAMPLE_RATE * options.chunk_ms // 1000 * 2, self._settings.backlog_chunks
-        )
-        self._state = session.State.STREAMING
-        ready = Ready(
-            session=self._opened.session,
-            resume_token=self._opened.resume_token,
-            chunk_ms=options.chunk_ms,
-            sample_rate=options.sample_rate,
-            encoding=options.encoding,
-        )
-        self._follower = await self._hub.follow(self._opened.session)
-        await self._socket.send_text(ready.model_dump_json())
-        log.info("session_opened", session=self._session, encoding=options.encoding, rate=options.sample_rate)
-
-    async def _run(self) -> None:
+    async def _run(self, first: Message | None) -> None:
         """Read, feed and relay side by side; the session is over when the relay has sent the last event."""
-        assert self._feed is not None
-        relay = self._start(self._relay(), "relay")
-        self._feeding = asyncio.create_task(self._feed.run(), name=f"feed {self._session}")
-        pending = {relay, self._feeding, self._start(self._read(), "read")}
+        assert self._intake is not None
+        assert self._relay is not None
+        relay = self._start(self._relay.run(self._socket), "relay")
+        self._feeding = asyncio.create_task(self._intake.feed(), name=f"feed {self._session}")
+        pending = {
+            relay,
+            self._feeding,
+            self._start(self._read(first), "read"),
+            self._start(self._watch(), "watch"),
+        }
         while relay in pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                with contextlib.suppress(
-                    SessionOver
-                ):  # the fleet gave it up; the relay brings the error event
-                    task.result()
+                _result(task)
         await self._close(self._close_code)
 
-    async def _read(self) -> None:
+    async def _read(self, message: Message | None) -> None:
         """Read until the client leaves or falls silent; only the wait for it counts, not our own holding back."""
+        assert self._intake is not None
         while True:
+            if message:
+                if message["type"] == "websocket.disconnect":
+                    raise WebSocketDisconnect(message.get("code", 1006))
+                if answer := await self._intake.take(message):
+                    await self._answer(answer)
             try:
-                over = self._state is session.State.ENDING
+                over = self._intake.state is session.State.ENDING
                 async with asyncio.timeout(None if over else self._settings.idle_s):
                     message = await self._socket.receive()
             except TimeoutError as error:
                 raise BadInput(
                     f"nothing was sent for {self._settings.idle_s:g} s: send audio, a ping now and then, or end"
                 ) from error
-            if message["type"] == "websocket.disconnect":
-                raise WebSocketDisconnect(message.get("code", 1006))
-            await self._handle(message)
 
-    async def _handle(self, message: MutableMapping[str, Any]) -> None:
-        assert self._decoder is not None
-        assert self._feed is not None
-        if message.get("bytes") is not None:
-            self._state = session.after(self._state, "audio")
-            await self._feed.write(self._decoder.feed(message["bytes"]))
-            return
-        control = control_of(message["text"])
-        self._state = session.after(self._state, control.type)
-        if isinstance(control, Ping):
-            await self._socket.send_text(Pong(id=control.id).model_dump_json())
-        elif isinstance(control, Flush):
-            await self._feed.write(self._decoder.finish())
-            self._feed.mark("flush", control.id.encode())
-        elif isinstance(control, EndOfAudio):
-            await self._end()
-
-    async def _end(self) -> None:
-        assert self._decoder is not None
-        assert self._feed is not None
-        await self._feed.write(self._decoder.finish())
-        self._feed.mark("end")
-        try:
-            self._decoder.require_whole()
-        except BadInput as error:  # told at once, but what was whole is still decoded
+    async def _answer(self, answer: BadInput | Any) -> None:
+        """Tell at once what the end of the audio had wrong: what was whole is still decoded."""
+        if isinstance(answer, BadInput):
             self._close_code = CLOSE_BAD_INPUT
-            await self._tell(error)
+            await self._tell(answer)
+        else:
+            await self._socket.send_text(answer.model_dump_json())
 
-    async def _relay(self) -> None:
-        """Send events in order until the last one."""
-        assert self._follower is not None
-        async for event in self._follower:
-            await self._socket.send_text(event.raw.decode())
-            kind = _observe(event)
-            if kind == "error":
-                raise _SessionFailed
-            if kind == "end":
-                return
+    async def _watch(self) -> None:
+        """Notice what a connection that neither sends nor hears anything would not."""
+        assert self._intake is not None
+        assert self._relay is not None
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await self._intake.check()
+            await self._relay.check()
 
     async def _refuse(self, error: ScribeError) -> None:
         await self._tell(error)
@@ -209,22 +160,21 @@ class Connection:
             await self._socket.close(code)
 
     async def _finish(self) -> None:
-        """What was said before the client left or was refused is decoded to its end; then nothing remains."""
-        if self._follower:
-            await self._follower.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._feed and self._feeding:
-            if self._state is not session.State.ENDING:
-                self._feed.mark("end")
+        """What was said before the client left or was refused is decoded; then nothing remains here."""
+        if self._relay:
+            await self._relay.close()
+        await cancel(self._tasks)
+        if self._intake and self._feeding:
+            self._intake.leave(comes_back=self._comes_back)
             await asyncio.wait([self._feeding], timeout=self._settings.drain_s)
-            self._feeding.cancel()
+            await cancel([self._feeding])
+        if self._held:
+            self._registry.remove(self._held)
         log.info("session_closed", session=self._session)
 
     @property
     def _session(self) -> str | None:
-        return self._opened.session if self._opened else None
+        return self._held.session if self._held else None
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{name} {self._session}")
@@ -232,11 +182,11 @@ class Connection:
         return task
 
 
-def _observe(event: Numbered) -> str:
-    fields = json.loads(event.raw)
-    kind: str = fields["type"]
-    metrics.EVENTS.labels(kind).inc()
-    if trace := fields.get("trace"):
-        metrics.LATENCY.observe(max(wall_ms() - trace["received_ms"], 0) / 1000)
-        metrics.RELAY.observe(max(wall_ms() - trace["committed_ms"], 0) / 1000)
-    return kind
+def _result(task: asyncio.Task[None]) -> None:
+    """Raise what a task failed with; but a session that the fleet gave up is told by its error event."""
+    try:
+        task.result()
+    except (Replaced, SessionLost):
+        raise
+    except SessionOver:
+        pass

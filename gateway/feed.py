@@ -17,9 +17,10 @@ HELD_POLL_S = 0.05
 @dataclass(frozen=True, slots=True)
 class _Mark:
     position: int  # sample of the session that it comes after
-    kind: str  # flush | end
+    kind: str  # flush | end | pause
     payload: bytes
     set_ms: float  # Unix time
+    theirs: int  # samples the client had sent
 
 
 class Feed:
@@ -48,13 +49,13 @@ class Feed:
             if view:
                 await self._room.wait()
 
-    def mark(self, kind: str, payload: bytes = b"") -> None:
+    def mark(self, kind: str, payload: bytes = b"", theirs: int = 0) -> None:
         """Set a mark after all audio written so far."""
-        self._marks.append(_Mark(self._written(), kind, payload, wall_ms()))
+        self._marks.append(_Mark(self._written(), kind, payload, wall_ms(), theirs))
         self._more.set()
 
     async def run(self) -> None:
-        """Append until the end mark is appended."""
+        """Append until the end mark is appended, or all that was written before a pause mark."""
         while True:
             self._more.clear()
             await self._announce_gaps()
@@ -65,7 +66,9 @@ class Feed:
                 await self._hold_back()
             elif self._due():
                 mark = self._marks.popleft()
-                await self._ingest.append(mark.kind, mark.payload, mark.set_ms)
+                if mark.kind == "pause":
+                    return
+                await self._ingest.append(mark.kind, mark.payload, mark.set_ms, mark.theirs)
                 if mark.kind == "end":
                     return
             else:
@@ -86,7 +89,7 @@ class Feed:
         while gaps := self._ring.take_gaps():
             for gap in gaps:
                 metrics.DROPPED.inc((gap.end - gap.start) / SAMPLE_RATE)
-                await self._ingest.append("gap", f"{gap.start}:{gap.end}".encode(), wall_ms())
+                await self._ingest.append("gap", f"{gap.start}:{gap.end}:client_too_fast".encode(), wall_ms())
 
     def _written(self) -> int:
         return self._ring.read_position + len(self._ring) // 2

@@ -9,10 +9,12 @@ import structlog
 from starlette.websockets import WebSocket
 
 from gateway.connection import CLOSE_TRY_LATER, Connection
+from gateway.registry import Registry
 from shared import metrics
 from shared.errors import ScribeError
 from shared.redis_client import RedisClients, translated
 from shared.settings import GatewaySettings
+from shared.tasks import cancel
 from shared.transcripts import Numbered, TranscriptHub
 
 log = structlog.get_logger()
@@ -25,11 +27,13 @@ class Gateway:
         self._clients = clients
         self._settings = settings
         self._hub = TranscriptHub(clients)
+        self._registry = Registry(clients, settings)
         self._connections: set[asyncio.Task[None]] = set()
         self._draining = False
 
     async def start(self) -> None:
         await self._hub.start()
+        await self._registry.start()
 
     def quiet(self) -> None:
         """Take no new sessions; readiness says so."""
@@ -40,9 +44,8 @@ class Gateway:
         self.quiet()
         if self._connections:
             _, late = await asyncio.wait(self._connections, timeout=deadline_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await cancel(late)
+        await self._registry.stop()
         await self._hub.stop()
 
     async def serve(self, socket: WebSocket) -> None:
@@ -56,7 +59,7 @@ class Gateway:
         self._connections.add(task)
         metrics.SESSIONS.inc()
         try:
-            await Connection(socket, self._clients, self._hub, self._settings).serve()
+            await Connection(socket, self._clients, self._hub, self._registry, self._settings).serve()
         finally:
             metrics.SESSIONS.dec()
             self._connections.discard(task)

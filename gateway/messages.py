@@ -3,18 +3,29 @@
 from pydantic import BaseModel, ValidationError
 
 from shared.errors import BadInput
-from shared.protocol import CLIENT_ADAPTER, Configure, EndOfAudio, Flush, Ping, SessionOptions
+from shared.protocol import (
+    CLIENT_ADAPTER,
+    ClientMessage,
+    Configure,
+    EndOfAudio,
+    Flush,
+    Ping,
+    Resume,
+    SessionOptions,
+)
 
 
-def options_of(query: dict[str, str]) -> SessionOptions:
-    """The session a query string asks for. Raises BadInput."""
+def request_of(query: dict[str, str]) -> SessionOptions | Resume:
+    """The session a query string asks for, a new one or an old. Raises BadInput."""
     try:
+        if "resume_token" in query:
+            return Resume.model_validate(query)
         return SessionOptions.model_validate(query)
     except ValidationError as error:
         raise BadInput(_explain(error, "query")) from error
 
 
-def control_of(text: str) -> Configure | Flush | EndOfAudio | Ping:
+def control_of(text: str) -> ClientMessage:
     """A text frame. Raises BadInput."""
     try:
         return CLIENT_ADAPTER.validate_json(text)
@@ -25,6 +36,7 @@ def control_of(text: str) -> Configure | Flush | EndOfAudio | Ping:
 _KNOWN: dict[str, type[BaseModel]] = {
     "query": SessionOptions,
     "configure": Configure,
+    "resume": Resume,
     "flush": Flush,
     "end": EndOfAudio,
     "ping": Ping,
@@ -35,7 +47,7 @@ def _explain(error: ValidationError, what: str) -> str:
     """One line for people: which field, what was wrong with it, what would be right."""
     first = error.errors()[0]
     if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid"):
-        return f"{what}: text frames are JSON with type configure, flush, end or ping; audio goes in binary frames"
+        return f"{what}: text frames are JSON with type configure, resume, flush, end or ping; audio goes in binary frames"
     *outer, field = first["loc"] or (what,)
     kind = str(outer[0]) if outer else what
     if first["type"] == "extra_forbidden":

@@ -9,7 +9,7 @@ SAMPLE_BYTES = 2  # mono s16le throughout
 
 
 class DroppedSpan(NamedTuple):
-    """Samples start … end (exclusive), counted from the first sample ever written."""
+    """Samples start … end (exclusive), counted from the session's first sample."""
 
     start: int
     end: int
@@ -23,7 +23,8 @@ class RingBuffer:
     lies before the returned samples, every other one after them.
     """
 
-    def __init__(self, capacity_bytes: int, policy: RingPolicy) -> None:
+    def __init__(self, capacity_bytes: int, policy: RingPolicy, start: int = 0) -> None:
+        """`start`: number of the first sample that will be written."""
         if capacity_bytes < SAMPLE_BYTES:
             raise ValueError(
                 f"a ring buffer of {capacity_bytes} bytes holds no sample: at least {SAMPLE_BYTES}"
@@ -32,8 +33,7 @@ class RingBuffer:
         self._store = memoryview(bytearray(self._capacity))
         self._drops = policy == "drop_oldest"
         # Byte positions in the stream since its start, never wrapped; they index the store modulo its size.
-        self._read = 0
-        self._written = 0
+        self._read = self._written = start * SAMPLE_BYTES
         self._gaps: list[DroppedSpan] = []
         self._lock = threading.Lock()
 

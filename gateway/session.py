@@ -1,12 +1,13 @@
 """What a client may say when: the session's state machine. Pure; gateway/connection.py does the talking.
 
-Theory. A session is configured by its query string, by a first `configure` message, or not at all; sound or any other
-message settles the matter. After `end` only a `ping` makes sense: the rest of the transcript is on its way.
+Theory. A session is configured by its query string, by a first `configure` or `resume` message, or not at all; sound or
+any other message settles the matter. After `end` only a `ping` makes sense: the rest of the transcript is on its way. A
+connection that resumes a session whose end was taken begins there.
 
-    state        configure   audio       flush       end         ping
-    configuring  streaming   streaming   streaming   ending      =
-    streaming    too late    =           =           ending      =
-    ending       too late    after end   after end   =           =
+    state        configure   resume      audio       flush       end         ping
+    configuring  streaming   streaming   streaming   streaming   ending      =
+    streaming    too late    too late    =           =           ending      =
+    ending       too late    too late    after end   after end   =           =
 """
 
 from enum import Enum
@@ -14,7 +15,7 @@ from typing import Literal
 
 from shared.errors import BadInput
 
-Said = Literal["configure", "audio", "flush", "end", "ping"]
+Said = Literal["configure", "resume", "audio", "flush", "end", "ping"]
 
 
 class State(Enum):
@@ -23,12 +24,13 @@ class State(Enum):
     ENDING = "ending"
 
 
-_TOO_LATE = "configure must be the first message, before any audio"
+_TOO_LATE = "configure or resume must be the first message, before any audio"
 _AFTER_END = "nothing may be sent after end; open a new session"
 
 TABLE: dict[State, dict[Said, State | str]] = {
     State.CONFIGURING: {
         "configure": State.STREAMING,
+        "resume": State.STREAMING,
         "audio": State.STREAMING,
         "flush": State.STREAMING,
         "end": State.ENDING,
@@ -36,6 +38,7 @@ TABLE: dict[State, dict[Said, State | str]] = {
     },
     State.STREAMING: {
         "configure": _TOO_LATE,
+        "resume": _TOO_LATE,
         "audio": State.STREAMING,
         "flush": State.STREAMING,
         "end": State.ENDING,
@@ -43,6 +46,7 @@ TABLE: dict[State, dict[Said, State | str]] = {
     },
     State.ENDING: {
         "configure": _TOO_LATE,
+        "resume": _TOO_LATE,
         "audio": _AFTER_END,
         "flush": _AFTER_END,
         "end": State.ENDING,

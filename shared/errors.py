@@ -3,9 +3,11 @@
 ScribeError
 ├── BadInput          the client's fault: told to that client, never retried
 │   └── SessionOver   it went on sending after the session had ended or failed
+│       └── Replaced  another connection has resumed its session
 ├── Overloaded        nobody's fault: the client may try again later
 ├── Misconfigured     the operator's fault: the message says what to change
 ├── RedisUnavailable  the infrastructure's fault: reconnect with backoff
+├── SessionLost       the infrastructure's fault: Redis no longer knows the session; only a new one helps
 ├── Stale             nobody's fault: the fence refused a late commit; drop the result and count it
 └── StageFailed       our fault: another worker tries again, a limited number of times
 """
@@ -32,6 +34,10 @@ class SessionOver(BadInput):
     code = "session_over"
 
 
+class Replaced(SessionOver):
+    code = "session_replaced"
+
+
 class Overloaded(ScribeError):
     code = "overloaded"
     retryable = True
@@ -46,6 +52,11 @@ class Misconfigured(ScribeError):
 class RedisUnavailable(ScribeError):
     code = "redis_unavailable"
     retryable = True
+    blame = "infrastructure"
+
+
+class SessionLost(ScribeError):
+    code = "session_lost"
     blame = "infrastructure"
 
 

@@ -29,7 +29,7 @@ class Keys:
         return f"{self._tag(self.partition(sid))}:s:{sid}:{what}"
 
     def meta(self, sid: str) -> str:
-        """Hash: options, status, events (count), resume (hash of the token), created_ms."""
+        """Hash: options, status, events and lasting (counts), resume (hash of the token), holder, shown, created_ms."""
         return self._session(sid, "meta")
 
     def inputs(self, sid: str, stage: str) -> str:
@@ -37,16 +37,26 @@ class Keys:
         return self._session(sid, INPUT_OF[stage])
 
     def state(self, sid: str, stage: str) -> str:
-        """Hash: seq (done), fed (newest input), keep (oldest input needed), token (out), version (its writer), blob."""
+        """Hash: seq (done), fed (newest input), keep (oldest input needed), token (out), version (its writer), blob.
+
+        The frontend's also: at (where the client is after `fed`), over (its audio has ended).
+        """
         return self._session(sid, f"state:{stage}")
 
     def events(self, sid: str) -> str:
-        """Stream of transcript events, entry id `<event>-0`, field `e`."""
+        """Stream of transcript events, entry id `<event>-0`: e (its JSON), n (how many so far last), l (1 if it does)."""
         return self._session(sid, "events")
 
     def session_keys(self, sid: str) -> list[str]:
         stages = [f(sid, stage) for stage in STAGES for f in (self.inputs, self.state)]
         return [self.meta(sid), self.events(sid), *stages]
+
+    def open_sessions(self, partition: int) -> str:
+        """Sorted set: session -> when it is ended unless its client is heard of (Unix ms of the server's clock)."""
+        return f"{self._tag(partition)}:open"
+
+    def open_sessions_of(self, sid: str) -> str:
+        return self.open_sessions(self.partition(sid))
 
     def ready(self, partition: int, stage: str) -> str:
         """Stream of work tokens with one consumer group, `workers`. Permanent."""

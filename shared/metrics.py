@@ -16,6 +16,7 @@ POOL = Counter("scribe_pool_lookups_total", "Hot states found in the worker's po
 
 SESSIONS = Gauge("scribe_sessions", "Sessions connected to this gateway")
 CHUNKS = Counter("scribe_chunks_total", "Chunks appended to audio streams")
+REPEATED = Counter("scribe_repeated_chunks_total", "Chunks appended again after Redis had lost them")
 EVENTS = Counter("scribe_events_total", "Events relayed to clients", ["type"])
 LATENCY = Histogram("scribe_latency_seconds", "Chunk complete to its event at the gateway", buckets=_FINE)
 RELAY = Histogram("scribe_relay_seconds", "Event committed to event at the gateway", buckets=_FINE)

@@ -42,6 +42,18 @@ class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Resume(_Message):
+    """Go on with a session whose connection was lost; as the first message, or in the query instead of options."""
+
+    type: Literal["resume"] = "resume"
+    session: str = Field(max_length=64)
+    resume_token: str = Field(max_length=64, description="from the `ready` message")
+    last_event: int = Field(default=0, ge=0, description="newest event received; those after it are sent")
+    last_chunk: int = Field(
+        default=0, ge=0, description="newest chunk that a pong has confirmed; for the log"
+    )
+
+
 class Flush(_Message):
     """Decode everything sent so far now; answered by a `flushed` event with the same id."""
 
@@ -60,7 +72,7 @@ class Ping(_Message):
     id: str = Field(default="", max_length=64)
 
 
-ClientMessage = Annotated[Configure | Flush | EndOfAudio | Ping, Field(discriminator="type")]
+ClientMessage = Annotated[Configure | Resume | Flush | EndOfAudio | Ping, Field(discriminator="type")]
 CLIENT_ADAPTER: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)
 
 
@@ -73,11 +85,21 @@ class Ready(_Message):
     chunk_ms: int
     sample_rate: int
     encoding: Encoding
+    resumed: bool = Field(default=False, description="whether this answers a resume")
+    next_chunk: int = Field(default=1, description="number of the next chunk wanted; marks are numbered too")
+    next_sample: int = Field(
+        default=0,
+        description="sample (of each channel, at sample_rate) to go on from; what came before is safe",
+    )
+    flushes: int = Field(default=0, description="flush messages already taken: do not send these again")
+    ended: bool = Field(default=False, description="the end was taken: send nothing more")
 
 
 class Pong(_Message):
     type: Literal["pong"] = "pong"
     id: str = ""
+    chunk: int = Field(default=0, description="newest chunk that is safe with the fleet")
+    sample: int = Field(default=0, description="audio before this sample need not be kept for a resume")
 
 
 class Problem(_Message):

@@ -25,7 +25,9 @@ from shared.errors import (
     Misconfigured,
     Overloaded,
     RedisUnavailable,
+    Replaced,
     ScribeError,
+    SessionLost,
     SessionOver,
     Stale,
 )
@@ -46,8 +48,9 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 # Errors of our scripts and of servers that have no class in redis-py, by a word of the message.
 _BY_WORD: dict[str, type[ScribeError]] = {
     "STALE": Stale,
+    "LOST": SessionLost,
     "GONE": SessionOver,
-    "HOLE": RedisUnavailable,
+    "TAKEN": Replaced,
     "CONFLICT": BadInput,
     "OOM": Overloaded,
     "NOREPLICAS": RedisUnavailable,
@@ -163,7 +166,19 @@ def script_sha(name: str) -> tuple[str, str]:
     return source, hashlib.sha1(source.encode()).hexdigest()  # noqa: S324 - Redis names scripts by SHA-1
 
 
-_SCRIPT_NAMES = ("append", "take", "load", "commit", "emit", "renew", "settle")
+_SCRIPT_NAMES = (
+    "append",
+    "claim",
+    "commit",
+    "emit",
+    "keepalive",
+    "load",
+    "open",
+    "renew",
+    "restore",
+    "settle",
+    "take",
+)
 
 
 def _lua(name: str) -> str:

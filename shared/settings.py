@@ -43,6 +43,12 @@ class GatewaySettings(BaseSettings):
     idle_s: float = Field(
         default=60.0, gt=0, description="a session whose client sends nothing for so long ends"
     )
+    resume_s: float = Field(
+        default=30.0, gt=0, description="how long a session waits for a client whose connection was lost"
+    )
+    keep_s: float = Field(
+        default=30.0, ge=0, description="audio of a session kept to be sent again should Redis lose it"
+    )
     drain_s: float = Field(default=10.0, description="how long shutdown waits for sessions to finish")
 
 

@@ -13,6 +13,7 @@ import structlog
 from shared import metrics
 from shared.errors import RedisUnavailable
 from shared.redis_client import RedisClients, translated
+from shared.tasks import cancel
 
 log = structlog.get_logger()
 
@@ -39,16 +40,12 @@ class TranscriptHub:
         self._first = asyncio.Event()
         # redis-py's first subscribe opens the connection; of several at once all but the last subscribe on one nobody reads.
         self._subscribing = asyncio.Lock()
-        self._stopping = False
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="transcript hub")
 
     async def stop(self) -> None:
-        self._stopping = True
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel([self._task])
         await self._pubsub.aclose()
 
     async def follow(self, session: str, after: int = 0) -> "Follower":
@@ -80,8 +77,7 @@ class TranscriptHub:
 
     async def _run(self) -> None:
         await self._first.wait()  # a connection without subscriptions cannot be read
-        # A flag besides cancellation: redis-py on Python 3.11 swallows one in seven cancellations (asyncio.wait_for).
-        while not self._stopping:
+        while True:
             try:
                 with translated():
                     message = await self._pubsub.get_message(timeout=1.0)
@@ -133,8 +129,15 @@ class Follower:
                 return event
         raise StopAsyncIteration
 
+    def rewind(self, number: int) -> None:
+        """Go on after event `number`, from the stream: what is queued may be numbered otherwise now."""
+        self._last = number
+        self._queue.clear()
+        self._stored = True
+        self._wake.set()
+
     async def close(self) -> None:
-        """End the iteration, also one that is waiting; cancelling it is not enough (see TranscriptHub)."""
+        """End the iteration, also one that is waiting; cancelling it is not enough (shared/tasks.py)."""
         self._closed = True
         self._wake.set()
         await self._hub.forget(self)

@@ -7,7 +7,7 @@ the outputs just made: stages fuse by composition, and the hop through Redis fal
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.keys import STAGES
 from shared.protocol import SessionOptions
@@ -52,10 +52,15 @@ class Link:
     store: bool = False  # whether the next stage's input stream needs it
 
 
+class Event(NamedTuple):
+    body: str  # JSON, without its number
+    lasts: bool  # not a partial: the n-th such event of a session is the same however often it is computed
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     links: tuple[Link, ...]
-    events: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
     ended: bool = False
     reset: tuple[str, ...] = ()  # stages whose state had an unknown schema
 
@@ -174,8 +179,11 @@ def _hop(stage: str, job: Job, *, first: bool, step_ms: float) -> dict[str, Any]
 
 def _events(
     session: str, outputs: Sequence[dict[str, Any]], trace: Hops, now_ms: float
-) -> tuple[tuple[str, ...], bool]:
+) -> tuple[tuple[Event, ...], bool]:
     seen = {"received_ms": trace.received_ms, "committed_ms": round(now_ms, 2), "hops": trace.hops}
     common = {"v": 1, "session": session}
-    bodies = [json.dumps({**common, **event, "trace": seen}, ensure_ascii=False) for event in outputs]
-    return tuple(bodies), any(event["type"] == "end" for event in outputs)
+    made = [
+        Event(json.dumps({**common, **event, "trace": seen}, ensure_ascii=False), event["type"] != "partial")
+        for event in outputs
+    ]
+    return tuple(made), any(event["type"] == "end" for event in outputs)

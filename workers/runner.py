@@ -110,11 +110,15 @@ class Runner:
                 keys.ready_of(session, onward),
             ]
         args: list[Any] = [token.id, GROUP, session, self._clients.ttl_ms, wall_ms(), keys.channel(session)]
-        args += ["ended" if result.ended else "", len(links)]
+        args += [
+            "ended" if result.ended else "",
+            len(links),
+            "".join(str(int(e.lasts)) for e in result.events),
+        ]
         for link in links:
             args += [link.old_seq, link.new_seq, link.keep, link.blob, link.output, int(link.store)]
         began = mono_ms()
-        await self._clients.run("commit", names, [*args, *result.events])
+        await self._clients.run("commit", names, [*args, *(event.body for event in result.events)])
         metrics.COMMITS.labels("ok").inc()
         metrics.COMMIT.observe((mono_ms() - began) / 1000)
         for link in links:

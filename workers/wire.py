@@ -18,7 +18,7 @@ class AudioChunk:
     """Input of the frontend: 16 kHz mono s16le, or a control mark between chunks."""
 
     kind: str  # audio | gap | flush | end
-    payload: bytes  # audio: samples; gap: "start:end" in samples; flush: its id
+    payload: bytes  # audio: samples; gap: "start:end:reason" in samples; flush: its id
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ class GapMark:
 
     start: int
     end: int
+    reason: str  # shared.events.GapReason
 
 
 @dataclass(frozen=True, slots=True)

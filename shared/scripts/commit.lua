@@ -3,6 +3,7 @@
 -- KEYS  1 ready of the first link  2 meta  3 events  then per link: state, input
 --       then, when the last link's output goes to another worker: next state, next input, next ready
 -- ARGV  1 token  2 group  3 session  4 ttl_ms  5 now_ms  6 channel  7 new status ('' for none)  8 links
+--       9 per event: 1 when it lasts, 0 for a partial
 --       then per link: old seq, new seq, keep, blob, output ('' for none), store output (0|1)
 --       then the events: JSON objects without their number
 -- Returns the number of the last event, or an error:
@@ -10,9 +11,11 @@
 --   STALE chain: a fused link was not idle and caught up.
 -- Order of writes: state and streams, events, tokens, acknowledge, publish. A refusal for lack of memory can only
 -- hit the first write, and an acknowledged token always has its results stored.
+-- The n-th lasting event of a session is the same however often it is computed. `shown` of them have reached the client
+-- already (restore.lua, after Redis lost commits): they are not told again.
 local token, ttl, now = ARGV[1], ARGV[4], ARGV[5]
 local links = tonumber(ARGV[8])
-local function arg(link, i) return ARGV[8 + (link - 1) * 6 + i] end
+local function arg(link, i) return ARGV[9 + (link - 1) * 6 + i] end
 local function state(link) return KEYS[2 + link * 2] end
 local function input(link) return KEYS[3 + link * 2] end
 local onward = {state = KEYS[4 + links * 2], input = KEYS[5 + links * 2], ready = KEYS[6 + links * 2]}
@@ -45,7 +48,9 @@ for link = 1, links do
     end
     live[#live + 1] = to_state
     live[#live + 1] = to_input
-    if link == links and redis.call('HEXISTS', to_state, 'token') == 0 then
+    local out = link == links and redis.call('HGET', to_state, 'token')
+    -- out but gone: its stream was deleted, or restored from an older copy
+    if link == links and (not out or #redis.call('XRANGE', onward.ready, out, out) == 0) then
       local next_token = redis.call('XADD', onward.ready, '*', 's', ARGV[3], 't', now)
       redis.call('HSET', to_state, 'token', next_token)
     end
@@ -55,14 +60,21 @@ for link = 1, links do
   live[#live + 1] = input(link)
 end
 
-local count, numbered = 0, {}
-for i = 9 + links * 6, #ARGV do
-  count = redis.call('HINCRBY', KEYS[2], 'events', 1)
-  local json = '{"event":' .. count .. ',' .. string.sub(ARGV[i], 2)
-  redis.call('XADD', KEYS[3], count .. '-0', 'e', json)
-  numbered[#numbered + 1] = json
+local told = redis.call('HMGET', KEYS[2], 'events', 'lasting', 'shown')
+local count, lasting, shown = tonumber(told[1] or '0'), tonumber(told[2] or '0'), tonumber(told[3] or '0')
+local numbered, first = {}, 10 + links * 6
+for i = first, #ARGV do
+  local lasts = tonumber(string.sub(ARGV[9], i - first + 1, i - first + 1))
+  lasting = lasting + lasts
+  if lasting >= shown + lasts then
+    count = count + 1
+    local json = '{"event":' .. count .. ',' .. string.sub(ARGV[i], 2)
+    redis.call('XADD', KEYS[3], count .. '-0', 'e', json, 'n', lasting, 'l', lasts)
+    numbered[#numbered + 1] = json
+  end
 end
-if #numbered > 0 then
+if #ARGV >= first then
+  redis.call('HSET', KEYS[2], 'events', count, 'lasting', lasting)
   live[#live + 1] = KEYS[3]
 end
 if ARGV[7] ~= '' then

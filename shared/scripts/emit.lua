@@ -9,7 +9,8 @@ local count, numbered = 0, {}
 for i = 4, #ARGV do
   count = redis.call('HINCRBY', KEYS[1], 'events', 1)
   local json = '{"event":' .. count .. ',' .. string.sub(ARGV[i], 2)
-  redis.call('XADD', KEYS[2], count .. '-0', 'e', json)
+  local lasting = redis.call('HINCRBY', KEYS[1], 'lasting', 1)
+  redis.call('XADD', KEYS[2], count .. '-0', 'e', json, 'n', lasting, 'l', 1)
   numbered[#numbered + 1] = json
 end
 if ARGV[3] ~= '' then

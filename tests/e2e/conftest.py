@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,30 +54,37 @@ class Fleet:
 
 @pytest.fixture
 def gateway_settings() -> GatewaySettings:
-    return GatewaySettings(port=0, drain_s=5)
+    return GatewaySettings(port=0, drain_s=5, resume_s=0.5)
 
 
-@pytest.fixture
-async def idle_fleet(clients: RedisClients, gateway_settings: GatewaySettings) -> AsyncIterator[Fleet]:
-    """A gateway without workers."""
-    gateway = Gateway(clients, gateway_settings)
+@asynccontextmanager
+async def gateway_on_a_port(gateway: Gateway, settings: GatewaySettings) -> AsyncIterator[int]:
+    """Serve a gateway on a real socket; gives its port."""
     server = QuietServer(
         uvicorn.Config(
             create_app(gateway),
             port=0,
             ws="websockets-sansio",
-            ws_max_size=gateway_settings.frame_bytes,
+            ws_max_size=settings.frame_bytes,
             log_config=None,
         )
     )
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn offers no event
         await asyncio.sleep(0.01)
-    fleet = Fleet(clients, gateway, server.servers[0].sockets[0].getsockname()[1])
-    yield fleet
+    yield server.servers[0].sockets[0].getsockname()[1]
     await gateway.stop(5)
     server.should_exit = True
     await running
+
+
+@pytest.fixture
+async def idle_fleet(clients: RedisClients, gateway_settings: GatewaySettings) -> AsyncIterator[Fleet]:
+    """A gateway without workers."""
+    gateway = Gateway(clients, gateway_settings)
+    async with gateway_on_a_port(gateway, gateway_settings) as port:
+        fleet = Fleet(clients, gateway, port)
+        yield fleet
     for worker in fleet.workers:
         await worker.stop(5)
 

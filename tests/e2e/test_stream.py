@@ -118,7 +118,7 @@ async def test_ping_is_answered_at_any_time(fleet):
         await socket.send(json.dumps({"type": "ping", "id": "1"}))
         messages = await until(socket, "pong")
 
-    assert messages[-1] == {"type": "pong", "id": "1"}
+    assert messages[-1] == {"type": "pong", "id": "1", "chunk": 0, "sample": 0}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_a_wrong_parameter_is_named_with_what_would_be_right(fleet, query,
         ([b'{"type": "end"}'], ["text"]),
         (["hello"], ["text frames are JSON"]),
         ([json.dumps({"type": "ping", "di": "1"})], ["ping", "'di'", "id"]),
-        ([json.dumps({"type": "stop"})], ["configure, flush, end or ping"]),
+        ([json.dumps({"type": "stop"})], ["configure, resume, flush, end or ping"]),
         ([b"\0\0", json.dumps({"type": "configure"})], ["first message"]),
         ([END, b"\0\0"], ["after end", "new session"]),
     ],

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from gateway.ingest import Ingest, open_session
+from gateway.ingest import Ingest
+from gateway.sessions import open_session
 from ops.tether import tethered
 from shared.protocol import SessionOptions
 from shared.settings import child_environment
@@ -76,8 +77,8 @@ async def test_killing_workers_in_the_middle_of_an_utterance_changes_no_byte_of_
     expected = unbroken(samples)
     victims = [start_worker(), start_worker()]
     await wait_until(lambda: _at_least(workers_seen(clients), 2), 40)
-    session = (await open_session(clients, SessionOptions())).session
-    ingest = Ingest(clients, session)
+    held = await open_session(clients, SessionOptions())
+    session, ingest = held.session, Ingest(clients, held)
 
     async def send(chunks) -> None:
         for chunk in chunks:

@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from gateway.ingest import Ingest, open_session
+from gateway.ingest import Ingest
+from gateway.sessions import Held, open_session
 from shared.clock import wall_ms
 from shared.protocol import SessionOptions
 from shared.redis_client import RedisClients
@@ -41,16 +42,16 @@ def expected(seed: int) -> list[dict]:
 class Session:
     """A session's client side, without a gateway."""
 
-    def __init__(self, clients: RedisClients, sid: str, seed: int) -> None:
+    def __init__(self, clients: RedisClients, held: Held, seed: int) -> None:
         self.clients = clients
-        self.sid = sid
-        self.ingest = Ingest(clients, sid)
+        self.sid = held.session
+        self.ingest = Ingest(clients, held)
         self.chunks = audio_chunks(talk(seed))
         self.seed = seed
 
     @classmethod
     async def open(cls, clients: RedisClients, seed: int) -> "Session":
-        return cls(clients, (await open_session(clients, SessionOptions())).session, seed)
+        return cls(clients, await open_session(clients, SessionOptions()), seed)
 
     async def send(self, count: int = 1) -> None:
         for chunk in self.chunks[self.ingest.seq : self.ingest.seq + count]:
@@ -67,8 +68,12 @@ class Session:
         """Numbered without holes, and what lasts of it as computed without a fleet."""
         events = await self.events()
         assert [event["event"] for event in events] == list(range(1, len(events) + 1))
-        bare = [{k: v for k, v in e.items() if k not in ("event", "v", "session", "trace")} for e in events]
-        assert lasting(bare) == expected(self.seed)
+        assert lasting(bare(events)) == expected(self.seed)
+
+
+def bare(events: list[dict]) -> list[dict]:
+    """Without what differs from run to run."""
+    return [{k: v for k, v in e.items() if k not in ("event", "v", "session", "trace")} for e in events]
 
 
 def test_partitions_of_a_worker_that_leaves_go_to_the_others_and_no_other_moves():

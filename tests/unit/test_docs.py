@@ -151,6 +151,7 @@ def test_the_table_of_keys_has_every_key():
         keys.deployment(),
         keys.probe(),
         keys.dead(0),
+        keys.open_sessions(0),
     ]
     names += [key for stage in STAGES for key in (keys.ready(0, stage), keys.workers(stage))]
     stages = "|".join(STAGES)

@@ -228,7 +228,7 @@ def _mark(state: DecoderState, item: GapMark | FlushMark | EndMark) -> tuple[Eve
     if isinstance(item, FlushMark):
         return {"type": "flushed", "flush_id": item.flush_id}, state.through
     if isinstance(item, GapMark):
-        lost = {"start_ms": _ms(item.start), "end_ms": _ms(item.end), "reason": "client_too_fast"}
+        lost = {"start_ms": _ms(item.start), "end_ms": _ms(item.end), "reason": item.reason}
         return {"type": "gap", **lost}, item.end
     totals = {"audio_ms": _ms(item.samples), "speech_ms": _ms(state.speech), "utterances": state.utterances}
     return {"type": "end", **totals}, item.samples

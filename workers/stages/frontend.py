@@ -126,8 +126,9 @@ class Frontend:
         whole = replace(state, endpointer=replace(endpointer, sample=end), held=state.held + state.pending)
         told = _tell(whole, events, out)
         if chunk.kind == "gap":
-            start, after = map(int, chunk.payload.split(b":"))
-            out.append(GapMark(start, after))
+            first, next_one, reason = chunk.payload.decode().split(":")
+            after = int(next_one)
+            out.append(GapMark(int(first), after, reason))
             return FrontendState(
                 endpointer=Endpointer(sample=after, floor=after), utterance=told.utterance, sent=after
             )
