@@ -1,8 +1,7 @@
-"""A proxy between processes and a Redis, both on unix sockets: loses replies, cuts, delays."""
+"""A TCP proxy between processes and a Redis: loses replies, cuts, delays."""
 
 import asyncio
 import random
-from pathlib import Path
 
 import hiredis
 
@@ -15,13 +14,11 @@ SILENT = 10
 class Proxy:
     """`lose`, `cut` and `delay_s` act on all connections; `lost` and `cuts` count what was done."""
 
-    def __init__(self, upstream: str, path: Path, seed: int) -> None:
-        self.url = f"unix://{path}"
+    def __init__(self, upstream: tuple[str, int], seed: int) -> None:
         self.delay_s = 0.0
         self.lost = 0
         self.cuts = 0
-        self._upstream = upstream.removeprefix("unix://")
-        self._path = path
+        self._upstream = upstream
         self._random = random.Random(seed)
         self._name = b""
         self._sha = b""
@@ -31,7 +28,11 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, self._path)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
 
     async def stop(self) -> None:
         self._server.close()
@@ -64,7 +65,7 @@ class Proxy:
             writer.transport.abort()
             return
         try:
-            up_reader, up_writer = await asyncio.open_unix_connection(self._upstream)
+            up_reader, up_writer = await asyncio.open_connection(*self._upstream)
         except OSError:  # the server is down: so are we
             writer.transport.abort()
             return

@@ -3,14 +3,13 @@
 import asyncio
 import random
 import re
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ops.embedded import EmbeddedRedis
 from ops.readiness import Group
 from shared.keys import STAGES
 from shared.redis_client import RedisClients, connect
@@ -19,6 +18,7 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.proxy import Proxy
 from tests.chaos.talker import Talk, Talker
 from tests.conftest import wait_until
+from tests.rigs import Server
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Fault:
     pace: float = 2.0  # audio seconds per second
     layout: tuple[Group, ...] = (Group("all", 2),)
     gateways: int = 1
-    durable: bool = False  # Redis with an AOF
+    rig: Callable[[], AbstractContextManager[Any]] = Server
     settings: Mapping[str, str] = field(default_factory=dict)
     check: Callable[["Scene"], Awaitable[None]] | None = None  # None: unharmed
     stall_s: float = 15.0  # what a listener may have to wait at most
@@ -44,12 +44,12 @@ class Fault:
 
 
 class Scene:
-    def __init__(self, fault: Fault, seed: int, server: EmbeddedRedis, proxy: Proxy, fleet: Fleet) -> None:
-        self.fault, self.seed, self.server, self.proxy, self.fleet = fault, seed, server, proxy, fleet
-        self.clients: RedisClients
+    def __init__(self, fault: Fault, seed: int, rig: Any, proxy: Proxy, fleet: Fleet, clients: RedisClients) -> None:
+        self.fault, self.seed, self.rig, self.proxy, self.fleet, self.clients = fault, seed, rig, proxy, fleet, clients
         self.random = random.Random(seed)
         self.talkers: list[Talker] = []
         self.injections = 0
+        self.vanished: list[str] = []  # sessions whose clients left without a word
         self.over = asyncio.Event()
 
     @property
@@ -72,7 +72,7 @@ class Scene:
         """One more session, from its beginning to its end."""
         talker = Talker(talk, self.fault.pace, **options)
         self.talkers.append(talker)
-        await talker.run(self.fleet.urls[len(self.talkers) % len(self.fleet.urls)])
+        await talker.run(self.fleet.urls)
         return talker
 
     async def _keep_talking(self, number: int, end: float) -> None:
@@ -111,20 +111,17 @@ class Scene:
 
 @asynccontextmanager
 async def scene(fault: Fault, seed: int, folder: Path) -> AsyncIterator[Scene]:
-    with tempfile.TemporaryDirectory(prefix="chaos") as short:  # a socket's path holds 107 bytes
-        server = EmbeddedRedis(folder / "aof" if fault.durable else None)
-        url = server.start()
-        proxy = Proxy(url, Path(short, "proxy"), seed)
+    """The fleet reaches one server through the proxy; Sentinels and Clusters, which name their servers, directly."""
+    with fault.rig() as rig:
+        single = isinstance(rig, Server)
+        proxy = Proxy(rig.address if single else ("", 0), seed)
         await proxy.start()
-        fleet = Fleet(proxy.url, fault.layout, fault.gateways, fault.settings, folder, seed)
-        clients = await connect(RedisSettings(url=url))
-        stage = Scene(fault, seed, server, proxy, fleet)
-        stage.clients = clients
+        fleet = Fleet(proxy.url if single else rig.url, fault.layout, fault.gateways, fault.settings, folder, seed)
+        clients = await connect(RedisSettings(url=rig.url))
         try:
             await fleet.start(clients)
-            yield stage
+            yield Scene(fault, seed, rig, proxy, fleet, clients)
         finally:
             await fleet.stop()
             await clients.stop()
             await proxy.stop()
-            server.stop()

@@ -4,12 +4,17 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import cycle
+from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidHandshake
 
 from tests.chaos.worker import POISON, build
 from tests.pipeline import Pipeline, audio_chunks, lasting
@@ -81,53 +86,78 @@ class Talker:
     problems: list[dict] = field(default_factory=list)
     session: str = ""
     close_code: int | None = None
+    reconnections: int = 0
+    _token: str = ""
+    _began: float = 0.0
 
     @property
     def events(self) -> list[dict]:
         return [event for _, event in self.heard]
 
-    async def run(self, url: str) -> None:
-        """From connecting until the server has closed. Raises TimeoutError when it never does."""
-        address = url.replace("http", "ws") + "/v1/stream?sample_rate=16000"
-        options = {"max_queue": 1} if self.deaf else {}
+    async def run(self, urls: Sequence[str]) -> None:
+        """From connecting until the session is over; a lost connection is made again, to the next gateway.
+
+        Raises TimeoutError when neither an end nor an error comes.
+        """
         async with asyncio.timeout(60):
+            for url in cycle(urls):
+                with suppress(OSError, InvalidHandshake, ConnectionClosed):  # that gateway is down
+                    await self._connect(url)
+                if self._over():
+                    return
+                self.reconnections += 1
+                await asyncio.sleep(0.1)
+
+    async def _connect(self, url: str) -> None:
+        asked = {"sample_rate": RATE}
+        if self.session:
+            asked = {"session": self.session, "resume_token": self._token, "last_event": len(self.events)}
+        address = f"{url.replace('http', 'ws')}/v1/stream?{urlencode(asked)}"
+        options: dict[str, Any] = {"max_queue": 1} if self.deaf else {}
+        async with connect(address, ping_interval=None, compression=None, **options) as socket:
+            self._take(first := json.loads(await socket.recv()))
+            speaking = asyncio.create_task(self._speak(socket, first))
             try:
-                async with connect(address, ping_interval=None, compression=None, **options) as socket:
-                    hearing = asyncio.create_task(self._hear(socket))
-                    await self._speak(socket)
-                    await hearing
-                    self.close_code = socket.close_code
-            except (OSError, InvalidHandshake) as error:
-                self.problems.append({"type": "refused", "message": str(error)})
+                await self._hear(socket)
+            finally:
+                self.close_code = socket.close_code
+                speaking.cancel()
+                await asyncio.gather(speaking, return_exceptions=True)
 
-    async def _speak(self, socket) -> None:
-        start = time.monotonic()
-        try:
-            for at in range(0, len(self.talk.samples), FRAME):
-                await asyncio.sleep(start + at / RATE / self.pace - time.monotonic())
-                frame = self.talk.samples[at : at + FRAME]
-                await socket.send(frame.tobytes())
-                self.sent.append((time.monotonic(), at + len(frame)))
-            for i in range(self.talk.flushes):
-                await socket.send(json.dumps({"type": "flush", "id": str(i)}))
-            await socket.send(END)
-        except ConnectionClosed:
-            return  # what was said before it tells why
+    async def _speak(self, socket: ClientConnection, ready: dict) -> None:
+        """From where the server says; the talk's clock never stops: what a fault held up is sent at once."""
+        if ready["type"] != "ready" or ready["ended"]:
+            return
+        self._began = self._began or time.monotonic()
+        for at in range(ready["next_sample"], len(self.talk.samples), FRAME):
+            await asyncio.sleep(self._began + at / RATE / self.pace - time.monotonic())
+            frame = self.talk.samples[at : at + FRAME]
+            await socket.send(frame.tobytes())
+            self.sent.append((time.monotonic(), at + len(frame)))
+        for i in range(ready["flushes"], self.talk.flushes):
+            await socket.send(json.dumps({"type": "flush", "id": str(i)}))
+        await socket.send(END)
 
-    async def _hear(self, socket) -> None:
+    async def _hear(self, socket: ClientConnection) -> None:
         if self.deaf:
             await self.deaf.wait()
-        try:
+        with suppress(ConnectionClosedError):
             async for message in socket:
-                said = json.loads(message)
-                if "event" in said:
-                    self.heard.append((time.monotonic(), said))
-                elif said["type"] == "ready":
-                    self.session = said["session"]
-                else:
-                    self.problems.append(said)
-        except ConnectionClosed:
-            return
+                self._take(json.loads(message))
+
+    def _take(self, said: dict) -> None:
+        if "event" in said:
+            self.heard.append((time.monotonic(), said))
+        elif said["type"] == "ready":
+            self.session, self._token = said["session"], said["resume_token"]
+        else:
+            self.problems.append(said)
+
+    def _over(self) -> bool:
+        """An end or an error was told; what may be tried again ends only a session that never began."""
+        last = [self.events[-1]["type"]] if self.events else []
+        told = any(not problem["retryable"] or not self.session for problem in self.problems)
+        return told or last in (["end"], ["error"])
 
     def lasting(self) -> list[dict]:
         return lasting({k: v for k, v in event.items() if k not in UNIQUE} for event in self.events)
