@@ -38,6 +38,8 @@ class TranscriptHub:
         self._followers: dict[str, set[Follower]] = {}
         self._task: asyncio.Task[None] | None = None
         self._first = asyncio.Event()
+        # redis-py's first subscribe opens the connection; of several at once all but the last subscribe on one nobody reads.
+        self._subscribing = asyncio.Lock()
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="transcript hub")
@@ -53,7 +55,8 @@ class TranscriptHub:
         followers.add(follower)
         if len(followers) == 1:
             with translated():
-                await self._pubsub.subscribe(self._clients.keys.channel(session))
+                async with self._subscribing:
+                    await self._pubsub.subscribe(self._clients.keys.channel(session))
         self._first.set()
         return follower
 

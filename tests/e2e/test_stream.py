@@ -386,3 +386,19 @@ async def test_a_hole_in_the_channel_is_filled_from_the_stream(fleet):
     await lossy.stop()
 
     assert numbers == [message["event"] for message in messages]
+
+
+async def test_sessions_that_open_at_the_same_moment_all_hear_the_channel(fleet, monkeypatch):
+    """The stream, read again every 2 s, would hide a subscription that nobody reads."""
+    monkeypatch.setattr("shared.transcripts.CHECK_S", 60)
+
+    async def session() -> list[dict]:
+        async with fleet.connect() as socket:
+            await until(socket, "ready")
+            await socket.send(talk().tobytes())
+            await socket.send(END)
+            return await rest(socket)
+
+    sessions = await asyncio.wait_for(asyncio.gather(*(session() for _ in range(4))), 20)
+
+    assert [texts(messages) for messages in sessions] == [expected_texts(talk())] * 4
