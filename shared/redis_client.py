@@ -7,7 +7,6 @@ out longer BLOCKs):
 - `pubsub` checks its connection's health, since a silent one looks like a quiet channel.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 import redis
 import redis.asyncio
+import redis.retry
 from redis.asyncio import Redis as Client
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
@@ -97,7 +97,7 @@ class RedisClients:
         self.pubsub: Any = _client(
             settings, retry=Retry(jitter, 3), socket_timeout=BLOCK_MS / 1000 + 2, health_check_interval=5
         )
-        self._scripts = {name: self.commands.register_script(_lua(name)) for name in _SCRIPT_NAMES}
+        self._scripts = {name: self.commands.register_script(script_source(name)) for name in _SCRIPT_NAMES}
 
     async def run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run a script of shared/scripts; reloads it when the server forgot it."""
@@ -154,26 +154,25 @@ async def connect(settings: RedisSettings) -> RedisClients:
 
 
 def sync_client(settings: RedisSettings) -> "redis.Redis":
-    """A blocking client for the renewal thread, which must not depend on the event loop."""
-    return redis.Redis.from_url(
-        _checked(settings), protocol=3, legacy_responses=False, socket_timeout=1, socket_connect_timeout=1
-    )
+    """A blocking client for the renewal thread, which must not depend on the event loop.
 
-
-def script_sha(name: str) -> tuple[str, str]:
-    """(source, sha1) of a script, for clients that run it without registering it."""
-    source = _lua(name)
-    return source, hashlib.sha1(source.encode()).hexdigest()  # noqa: S324 - Redis names scripts by SHA-1
+    It repeats nothing but a command on a connection found dead: a longer wait here would outlast a lease.
+    """
+    options = {"socket_timeout": 1, "socket_connect_timeout": 1, "retry": redis.retry.Retry(NoBackoff(), 1)}
+    return redis.Redis.from_url(_checked(settings), protocol=3, legacy_responses=False, **options)
 
 
 _SCRIPT_NAMES = (
     "append",
+    "beat",
     "claim",
     "commit",
     "emit",
+    "forget",
     "keepalive",
     "load",
     "open",
+    "peers",
     "renew",
     "restore",
     "settle",
@@ -181,7 +180,8 @@ _SCRIPT_NAMES = (
 )
 
 
-def _lua(name: str) -> str:
+def script_source(name: str) -> str:
+    """The Lua text of a script in shared/scripts."""
     return (files("shared") / "scripts" / f"{name}.lua").read_text()
 
 

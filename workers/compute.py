@@ -78,7 +78,7 @@ class Job:
     session: str
     options: SessionOptions
     stages: Sequence[AnyStage]  # the taken one, and those that may be fused behind it
-    loaded: Sequence[Loaded]
+    loaded: Sequence[Loaded]  # of each of them, maybe more
     wait_ms: float
     load_ms: float
     worker: str
@@ -95,7 +95,7 @@ def run_pass(job: Job, mono_ms: Callable[[], float], wall_ms: Callable[[], float
     links: list[Link] = []
     reset: list[str] = []
     outputs: Sequence[Any] = ()
-    for stage, loaded in zip(job.stages, job.loaded, strict=True):
+    for stage, loaded in zip(job.stages, job.loaded, strict=False):
         if links:
             if not outputs or not loaded.free:
                 break

@@ -1,4 +1,4 @@
-"""One pass for one token: load, compute in the inference thread, commit."""
+"""One pass for one token: load, compute in the inference thread, commit or end the token otherwise."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,44 +15,58 @@ from shared.protocol import SessionOptions
 from shared.redis_client import GROUP, RedisClients
 from workers.compute import AnyStage, Job, Loaded, Result, run_pass
 from workers.overload import Overload
+from workers.peers import Peers
 from workers.pool import Hot, HotPool
-from workers.tokens import Token
+from workers.stages.codec import schema_of
+from workers.tokens import Token, TokenQueue
 
 log = structlog.get_logger()
 
 POOL_SESSIONS = 64
+# After handing back a state that a peer can read, so that the peer is the one to take it.
+FOREIGN_PAUSE_S = 0.02
 
 
 class Runner:
     """Owns the inference thread and the soft caches."""
 
-    def __init__(self, clients: RedisClients, stages: Sequence[AnyStage], name: str) -> None:
+    def __init__(
+        self, clients: RedisClients, stages: Sequence[AnyStage], name: str, queue: TokenQueue, peers: Peers
+    ) -> None:
         self._clients = clients
         self._stages = {stage.name: stage for stage in stages}
         self._name = name
+        self._queue = queue
+        self._peers = peers
         self._overload = Overload()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._pool = HotPool(POOL_SESSIONS * len(self._stages))
         self._options: dict[str, SessionOptions] = {}
 
-    async def run(self, token: Token) -> bool:
-        """Run one pass. False when the token is not current any more, or there is nothing to do."""
+    async def run(self, token: Token) -> None:
+        """Run one pass and end the token. May be repeated after an error: what was committed is not again."""
         job = await self._load(token)
         if job is None:
-            return False
+            return
         loop = asyncio.get_running_loop()
         result = await loop.run_in_executor(self._thread, run_pass, job, mono_ms, wall_ms)
         if result is None:
-            return False
+            await self._queue.idle(token, job.loaded[0].fed)
+            return
         try:
             await self._commit(token, result)
         except Stale as stale:
-            for link in result.links:
-                self._pool.forget(token.session, link.stage)
+            self.forget(token)
             metrics.COMMITS.labels("stale").inc()
             log.info("stale_commit_dropped", session=token.session, stage=token.stage, why=str(stale))
+            await self._queue.hand_back(token)  # in vain when a peer has it; else a fused stage was not free
+            return
         _observe(job, result)
-        return True
+
+    def forget(self, token: Token) -> None:
+        """Read everything anew next time."""
+        for stage in self._chain(token.stage):
+            self._pool.forget(token.session, stage.name)
 
     def stop(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -67,25 +81,40 @@ class Runner:
         return chain
 
     async def _load(self, token: Token) -> Job | None:
-        began, wait = mono_ms(), wall_ms() - token.created_ms
+        """The pass to run; None when there is none, and the token has been ended."""
+        began = mono_ms()
         chain = self._chain(token.stage)
         hot = [self._pool.get(token.session, stage.name) for stage in chain]
-        keys = self._clients.keys
-        reply = await self._clients.run(
-            "load",
-            [
-                key
-                for s in chain
-                for key in (keys.state(token.session, s.name), keys.inputs(token.session, s.name))
-            ],
-            [token.id, *(h.version if h else "" for h in hot)],
-        )
-        options = await self._session_options(token.session)
-        if reply is None or options is None:
+        keys, names = self._clients.keys, [token.ready]
+        for stage in chain:
+            names += [keys.state(token.session, stage.name), keys.inputs(token.session, stage.name)]
+        args = [token.id, GROUP, self._name, *(h.version if h else "" for h in hot)]
+        reply = await self._clients.run("load", names, args)
+        if reply is None:  # a peer's by now
+            await self._queue.hand_back(token)
             return None
         loaded = [_loaded(part, h) for part, h in zip(reply, hot, strict=True)]
-        haste = self._overload.taken(wait, mono_ms())
-        return Job(token.session, options, chain, loaded, wait, mono_ms() - began, self._name, haste)
+        options = await self._session_options(token.session)
+        if options is None:  # the session is gone
+            await self._queue.idle(token, loaded[0].fed)
+            return None
+        readable = await self._readable(chain, loaded)
+        if not readable:
+            await self._queue.hand_back(token)
+            await asyncio.sleep(FOREIGN_PAUSE_S)
+            return None
+        haste = self._overload.taken(token.waited_ms, mono_ms())
+        took = mono_ms() - began
+        return Job(token.session, options, readable, loaded, token.waited_ms, took, self._name, haste)
+
+    async def _readable(self, chain: list[AnyStage], loaded: Sequence[Loaded]) -> list[AnyStage]:
+        """The stages up to the first whose state a peer can read and we can't (workers/peers.py)."""
+        for index, (stage, part) in enumerate(zip(chain, loaded, strict=True)):
+            if part.hot or not part.blob or (schema := schema_of(part.blob)) == stage.schema:
+                continue
+            if await self._peers.can_read(stage.name, schema):
+                return chain[:index]
+        return chain
 
     async def _session_options(self, session: str) -> SessionOptions | None:
         if session not in self._options:

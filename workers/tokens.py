@@ -1,20 +1,24 @@
-"""Work tokens: taking, reclaiming and ending them (design section 4).
+"""Work tokens: taking, taking over and ending them (design section 4).
 
 At most one token exists per session and stage, so whoever holds it works alone on that session, in order.
 
 A session's passes are cheaper where its last one was: state and encoder output are still in memory. So workers divide
 the partitions among themselves, by rendezvous hashing (Thaler and Ravishankar 1996) over the heartbeats: each waits
 only for tokens of its own partitions, and looks for those that others have no time for whenever it has none.
+
+A token counts its failures, and a session is given up when there are too many. A failure is a pass that raised an
+error, or one that had begun (load.lua marks it) when its worker fell silent. What Redis could not do is none: whoever
+holds a token through an outage keeps it, and one that was taken but not begun goes back as it was.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shared.clock import wall_ms
 from shared.redis_client import BLOCK_MS, GROUP, RedisClients, translated
+from workers.peers import Peers
 
 # How long a worker waits for its own work before it looks for that of others.
 STEAL_MS = 50
@@ -32,7 +36,8 @@ class Token:
     stage: str
     partition: int
     session: str
-    created_ms: float  # Unix time
+    failures: int = 0
+    waited_ms: float = 0.0  # until it was taken
 
 
 class TokenQueue:
@@ -50,7 +55,6 @@ class TokenQueue:
         }
         self._own = list(self._streams)
         self._others: list[str] = []
-        self._cursors = dict.fromkeys(self._streams, "0-0")
 
     @property
     def shares(self) -> bool:
@@ -63,8 +67,9 @@ class TokenQueue:
         reply = await self._clients.run("take", order, [GROUP, self._consumer, len(self._own)])
         if not reply:
             return None
-        index, token, fields = reply
-        return self._token(order[index - 1], token, dict(zip(fields[::2], fields[1::2], strict=True)))
+        index, token, fields, waited = reply
+        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        return self._token(order[index - 1], token, named, waited)
 
     async def wait(self) -> list[Token]:
         """Block for tokens of our own, for a short time if there are others; several at once, one for each stream."""
@@ -73,70 +78,80 @@ class TokenQueue:
             reply = await self._clients.blocking.xreadgroup(
                 GROUP, self._consumer, dict.fromkeys(streams, ">"), count=1, block=patience
             )
-        return list(self._tokens(reply.items()))
+        return [
+            self._token(stream.decode(), token, fields)
+            for stream, entries in reply.items()
+            for token, fields in entries
+        ]
 
-    async def divide(self, silent_ms: float) -> None:
-        """Find out which partitions are ours, of the workers that were heard of in so many milliseconds."""
-        pipe = self._clients.commands.pipeline(transaction=False)
-        for stage in self._stages:
-            pipe.hgetall(self._clients.keys.workers(stage))
-        with translated():
-            beats = dict(zip(self._stages, await pipe.execute(), strict=True))
-        since = wall_ms() - silent_ms
-        live = {
-            stage: [name.decode() for name, beat in found.items() if json.loads(beat)["seen_ms"] > since]
-            for stage, found in beats.items()
-        }
+    async def divide(self, peers: Peers) -> None:
+        """Find out which partitions are ours."""
+        live = {stage: [*await peers.live(stage), self._consumer] for stage in self._stages}
         own = {
             stream
             for stream, (stage, partition) in self._streams.items()
-            if owner([*live[stage], self._consumer], partition) == self._consumer
+            if owner(live[stage], partition) == self._consumer
         }
         if own != set(self._own):
             self._own = [stream for stream in self._streams if stream in own]
             self._others = [stream for stream in self._streams if stream not in own]
 
     async def mine(self) -> list[Token]:
-        """Tokens given to us in a reply that never arrived: read after an error, before anything new."""
-        with translated():
-            reply = await self._clients.commands.xreadgroup(
-                GROUP, self._consumer, dict.fromkeys(self._streams, "0"), count=100
-            )
-        return list(self._tokens(reply.items()))
+        """Tokens given to us, those in replies that never arrived included."""
+        return [token for token, _ in await self._pending(consumername=self._consumer)]
 
-    async def reclaim(self, idle_ms: int) -> list[tuple[Token, int]]:
-        """Tokens whose owner has been silent for `idle_ms`, now ours, each with its number of deliveries."""
-        claimed: list[Token] = []
-        pipe = self._clients.commands.pipeline(transaction=False)
-        for stream, cursor in self._cursors.items():
-            pipe.xautoclaim(stream, GROUP, self._consumer, idle_ms, cursor, count=1)
-        with translated():
-            replies = await pipe.execute()
-        for stream, (cursor, entries, *_) in zip(self._cursors, replies, strict=True):
-            self._cursors[stream] = cursor.decode()
-            claimed += self._tokens([(stream.encode(), entries)])
-        return [(token, await self._deliveries(token)) for token in claimed]
+    async def silent(self, idle_ms: int) -> list[tuple[Token, bool]]:
+        """Tokens whose owner has been silent for so long, each with whether its pass had begun."""
+        return [(token, deliveries > 1) for token, deliveries in await self._pending(idle=idle_ms)]
 
-    async def settle(self, token: Token, reason: str = "") -> None:
-        """End a token without a pass: hand it back for a peer, or with a reason make it a dead letter."""
+    async def hand_back(
+        self, token: Token, *, failures: int | None = None, idle_ms: int | None = None
+    ) -> int:
+        """Give it to whoever is free, under a new number. The same for `idle`, `bury`: what settle.lua returns.
+
+        `failures`: its count from now on, if that has changed. `idle_ms`: only if its owner was silent for so long.
+        """
+        return await self._settle(token, "again", token.failures if failures is None else failures, idle_ms)
+
+    async def idle(self, token: Token, seen: int) -> int:
+        """Nothing is left to do after input number `seen`."""
+        return await self._settle(token, "idle", seen)
+
+    async def bury(self, token: Token, reason: str) -> int:
+        """Make it a dead letter."""
+        return await self._settle(token, "dead", reason)
+
+    async def forget(self, idle_ms: int, *, leaving: bool = False) -> None:
+        """Delete consumers that were silent for so long; with `leaving`, ourselves too."""
+        for stream in self._streams:
+            await self._clients.run("forget", [stream], [GROUP, self._consumer if leaving else "", idle_ms])
+
+    async def _settle(self, token: Token, outcome: str, what: int | str, idle_ms: int | None = None) -> int:
         keys = self._clients.keys
-        await self._clients.run(
-            "settle",
-            [token.ready, keys.state(token.session, token.stage), keys.dead(token.partition)],
-            [GROUP, token.id, token.session, wall_ms(), reason, self._clients.ttl_ms],
-        )
+        names = [token.ready, keys.state(token.session, token.stage), keys.dead(token.partition)]
+        args = [GROUP, token.id, token.session, wall_ms(), self._clients.ttl_ms, outcome, what]
+        return int(await self._clients.run("settle", names, [*args, "" if idle_ms is None else idle_ms]))
 
-    async def _deliveries(self, token: Token) -> int:
+    async def _pending(self, **which: Any) -> list[tuple[Token, int]]:
+        """Tokens that were taken and not ended, with how often they were delivered."""
+        pipe = self._clients.commands.pipeline(transaction=False)
+        for stream in self._streams:
+            pipe.xpending_range(stream, GROUP, "-", "+", 100, **which)
         with translated():
-            pending = await self._clients.commands.xpending_range(token.ready, GROUP, token.id, token.id, 1)
-        return int(pending[0]["times_delivered"]) if pending else 0
+            pending = zip(self._streams, await pipe.execute(), strict=True)
+            found = [(stream, entry) for stream, entries in pending for entry in entries]
+            read = [await self._read(stream, entry) for stream, entry in found]
+        return [each for each in read if each]
 
-    def _tokens(self, streams: Iterable[tuple[bytes, Any]]) -> Iterable[Token]:
-        for stream, entries in streams:
-            for token, fields in entries:
-                if fields:  # an entry deleted while pending has none
-                    yield self._token(stream.decode(), token, fields)
+    async def _read(self, stream: str, entry: Mapping[str, Any]) -> tuple[Token, int] | None:
+        token = entry["message_id"]
+        there = await self._clients.commands.xrange(stream, token, token)
+        if not there:  # ended meanwhile, or its entry was deleted by somebody
+            await self._clients.commands.xack(stream, GROUP, token)
+            return None
+        return self._token(stream, token, there[0][1]), entry["times_delivered"]
 
-    def _token(self, stream: str, token: bytes, fields: dict[bytes, bytes]) -> Token:
+    def _token(self, stream: str, token: bytes, fields: Mapping[bytes, bytes], waited: float = 0.0) -> Token:
         stage, partition = self._streams[stream]
-        return Token(token.decode(), stream, stage, partition, fields[b"s"].decode(), float(fields[b"t"]))
+        session, failures = fields[b"s"].decode(), int(fields.get(b"f", 0))
+        return Token(token.decode(), stream, stage, partition, session, failures, waited)

@@ -2,29 +2,38 @@
 
     start ──> serving ──quiet──> draining ──stop──> stopped
 
-One pass is in flight at a time. Tokens that came with it in one reply wait here, their leases renewed, and are
-handed back to the fleet when the worker goes quiet.
+One token is in hand at a time, and its lease is renewed. It leaves the hand committed, handed back or buried. What only
+Redis was to blame for is tried again with the same token, for as long as it takes.
 """
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import Sequence
 
 import structlog
 
 from shared import metrics
 from shared.clock import mono_ms
-from shared.errors import RedisUnavailable, ScribeError
+from shared.errors import Misconfigured, Overloaded, RedisUnavailable, ScribeError
 from shared.events import ErrorEvent
 from shared.redis_client import RedisClients
 from shared.settings import WorkerSettings
 from workers.compute import AnyStage
 from workers.lease import LeaseKeeper
+from workers.peers import Peers
 from workers.runner import Runner
 from workers.tokens import Token, TokenQueue
 
 log = structlog.get_logger()
+
+# Away, out of memory, or with other passwords than ours: no fault of a pass.
+OUTAGE = (RedisUnavailable, Overloaded, Misconfigured)
+PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+# So that a peer, whose engine may be in better health, is the one to repeat a pass that failed here.
+FAILED_PAUSE_S = 0.2
+FORGET_MS = 60_000
+# For handing back what the deadline of `stop` cut short.
+LAST_WORDS_S = 2.0
 
 
 class Worker:
@@ -33,16 +42,20 @@ class Worker:
     def __init__(
         self, clients: RedisClients, settings: WorkerSettings, stages: Sequence[AnyStage], name: str
     ) -> None:
-        names = [stage.name for stage in stages]
+        schemas = {stage.name: stage.schema for stage in stages}
         self._clients = clients
         self._settings = settings
         self._name = name
-        self._queue = TokenQueue(clients, names, name)
-        self._leases = LeaseKeeper(clients.settings, names, name, settings.lease_s)
-        self._runner = Runner(clients, stages, name)
-        self._waiting: deque[Token] = deque()
+        self._lease_ms = int(settings.lease_s * 1000)
+        self._peers = Peers(clients, name, self._lease_ms)
+        self._queue = TokenQueue(clients, list(schemas), name)
+        self._leases = LeaseKeeper(clients.settings, schemas, name, settings.lease_s)
+        self._runner = Runner(clients, stages, name, self._queue, self._peers)
+        self._token: Token | None = None  # in hand
         self._quiet = False
+        self._troubles = 0  # rounds in a row that Redis did not let us finish
         self._sweep_at = 0.0
+        self._forget_at = mono_ms() + FORGET_MS
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -56,82 +69,117 @@ class Worker:
         self._leases.quiet()
 
     async def stop(self, deadline_s: float) -> None:
-        """Finish the pass in flight and hand the rest back, within the deadline."""
+        """Finish the pass in flight within the deadline, or hand its token back: the fence refuses it from then on."""
         self.quiet()
         if self._task:
             _, late = await asyncio.wait([self._task], timeout=deadline_s)
-            for task in late:  # its token comes back to the fleet when the lease runs out
+            for task in late:
                 task.cancel()
+                await asyncio.wait([task])
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                if self._token:
+                    await self._queue.hand_back(self._token)
+                await self._queue.forget(FORGET_MS, leaving=True)
+        except (*OUTAGE, TimeoutError) as error:
+            log.warning("left_without_goodbye", error=str(error))  # the lease brings the token back to a peer
         await asyncio.to_thread(self._leases.stop)
         self._runner.stop()
 
     async def work(self) -> bool:
         """Do one piece of work if there is any, without waiting for it. For embedding and for tests."""
-        token = await self._queue.take()
-        if token:
-            await self._pass(token)
-        return token is not None
+        self._hold(await self._queue.take())
+        if not self._token:
+            return False
+        await self._pass(self._token)
+        return True
 
     async def _run(self) -> None:
-        while not self._quiet:
+        while not self._quiet or self._token:
             try:
-                token = await self._next()
-                if token:
-                    await self._pass(token)
-            except RedisUnavailable as error:
-                log.warning("redis_unavailable", error=str(error))
-                await asyncio.sleep(0.2)
-                await self._recover()
+                await self._round()
+                self._troubles = 0
+            except OUTAGE as error:
+                await self._sit_out(error)
             except Exception:
-                # The top of the loop: a bug in one pass must not end the worker. The token stays pending and
-                # comes back to some worker when its lease runs out, a limited number of times.
-                log.exception("pass_failed")
-        for token in self._waiting:
-            await self._queue.settle(token)
-            self._leases.drop(token)
+                # The top of the loop: a bug outside of a pass must not end the worker, nor fill the log.
+                log.exception("round_failed")
+                await asyncio.sleep(FAILED_PAUSE_S)
+
+    async def _round(self) -> None:
+        if not self._token:
+            await self._sweep()
+            self._hold(await self._next())
+        if self._token:
+            await self._pass(self._token)
 
     async def _next(self) -> Token | None:
-        if mono_ms() >= self._sweep_at:
-            self._sweep_at = mono_ms() + self._settings.lease_s * 500
-            await self._reclaim()
-            await self._queue.divide(silent_ms=self._settings.lease_s * 1000)
-        if not self._waiting:
-            token = await self._queue.take()
-            self._accept([token] if token else await self._queue.wait())
-        return self._waiting.popleft() if self._waiting and not self._quiet else None
+        if token := await self._queue.take():
+            return token
+        first, *more = await self._queue.wait() or [None]
+        for token in more:  # a peer may be free, and one that dies takes only its own pass along
+            await self._queue.hand_back(token)
+        return first
 
-    def _accept(self, tokens: Sequence[Token]) -> None:
-        for token in tokens:
-            self._leases.hold(token)
-            self._waiting.append(token)
+    def _hold(self, token: Token | None) -> None:
+        self._token = token
+        self._leases.hold(token)
 
     async def _pass(self, token: Token) -> None:
         try:
-            if not await self._runner.run(token):
-                await self._queue.settle(token)
-        finally:
-            self._leases.drop(token)
-
-    async def _recover(self) -> None:
-        """After a failed read: groups may be gone, and tokens may be ours in a reply we never saw."""
-        try:
-            await self._clients.start()
-            held = {token.id for token in self._waiting}
-            self._accept([token for token in await self._queue.mine() if token.id not in held])
-        except ScribeError as error:
-            log.warning("not_recovered_yet", error=str(error))
-
-    async def _reclaim(self) -> None:
-        for token, deliveries in await self._queue.reclaim(int(self._settings.lease_s * 1000)):
-            metrics.RECLAIMED.labels(token.stage).inc()
-            if deliveries > self._settings.deliveries:
-                await self._bury(token, deliveries - 1)
+            if token.failures < self._settings.deliveries:
+                await self._runner.run(token)
             else:
-                self._accept([token])
+                await self._bury(token)
+        except OUTAGE:
+            raise  # still in hand: the next round tries again
+        except Exception:
+            # The top of a pass: a bug in it, or audio that it can't take, must cost no other session anything.
+            log.exception("pass_failed", session=token.session, stage=token.stage)
+            self._runner.forget(token)
+            await self._queue.hand_back(token, failures=token.failures + 1)
+            await asyncio.sleep(FAILED_PAUSE_S)
+        self._hold(None)
 
-    async def _bury(self, token: Token, deliveries: int) -> None:
+    async def _sit_out(self, error: ScribeError) -> None:
+        """Redis is away: wait a moment. Once it is back groups may be gone, and tokens ours in replies that never came."""
+        log.warning("redis_unavailable", error=str(error), holding=self._token is not None)
+        self._peers.unheard()
+        await asyncio.sleep(PAUSES_S[min(self._troubles, len(PAUSES_S) - 1)])
+        self._troubles += 1
+        # Each by itself: without memory the groups can't be made again, but they may be there.
+        for work in (self._clients.start, self._hand_back_unseen):
+            try:
+                await work()
+            except ScribeError as still:
+                log.info("not_recovered_yet", error=str(still))
+
+    async def _hand_back_unseen(self) -> None:
+        for token in await self._queue.mine():
+            if not self._token or token.id != self._token.id:
+                await self._queue.hand_back(token)
+
+    async def _sweep(self) -> None:
+        """Now and then: who does what, and what the dead have left behind."""
+        if mono_ms() < self._sweep_at:
+            return
+        self._sweep_at = mono_ms() + self._lease_ms / 2
+        if self._peers.judged:
+            await self._take_over()
+            await self._queue.divide(self._peers)
+        if mono_ms() >= self._forget_at:
+            self._forget_at = mono_ms() + FORGET_MS
+            await self._queue.forget(FORGET_MS)
+
+    async def _take_over(self) -> None:
+        for token, begun in await self._queue.silent(self._lease_ms):
+            metrics.RECLAIMED.labels(token.stage).inc()
+            failures = token.failures + int(begun)
+            await self._queue.hand_back(token, failures=failures, idle_ms=self._lease_ms)
+
+    async def _bury(self, token: Token) -> None:
         """Poison: tell the session, then set the token aside. In this order both steps can be repeated."""
-        message = f"the {token.stage} stage failed {deliveries} times on this audio; open a new session"
+        message = f"the {token.stage} stage failed {token.failures} times on this audio; open a new session"
         event = ErrorEvent(session=token.session, code="stage_failed", message=message)
         body = event.model_dump(exclude={"event"}, exclude_none=True)
         keys = self._clients.keys
@@ -140,6 +188,6 @@ class Worker:
             [keys.meta(token.session), keys.events(token.session)],
             [keys.channel(token.session), self._clients.ttl_ms, "failed", json.dumps(body)],
         )
-        await self._queue.settle(token, message)
+        await self._queue.bury(token, message)
         metrics.DEAD.labels(token.stage).inc()
-        log.error("dead_letter", session=token.session, stage=token.stage, deliveries=deliveries)
+        log.error("dead_letter", session=token.session, stage=token.stage, failures=token.failures)

@@ -9,8 +9,9 @@
 -- Returns the number of the last event, or an error:
 --   STALE token: another worker owns the session's stage (the fence);  STALE seq: state moved;
 --   STALE chain: a fused link was not idle and caught up.
--- Order of writes: state and streams, events, tokens, acknowledge, publish. A refusal for lack of memory can only
--- hit the first write, and an acknowledged token always has its results stored.
+-- Order of writes: state and streams, events, tokens, acknowledge, publish. An acknowledged token always has its results
+-- stored. A script is refused for lack of memory only before its first write, and the first one here needs none: while
+-- chunks are refused, passes finish and free what they used (ops/decisions/0018).
 -- The n-th lasting event of a session is the same however often it is computed. `shown` of them have reached the client
 -- already (restore.lua, after Redis lost commits): they are not told again.
 local token, ttl, now = ARGV[1], ARGV[4], ARGV[5]
@@ -33,7 +34,8 @@ for link = 1, links do
   end
 end
 
-local live = {KEYS[2]}
+redis.call('PEXPIRE', KEYS[2], ttl)
+local live = {}
 for link = 1, links do
   redis.call('HSET', state(link), 'seq', arg(link, 2), 'keep', arg(link, 3), 'blob', arg(link, 4), 'version', token)
   local output = arg(link, 5)

@@ -5,6 +5,7 @@
 if redis.call('HGET', KEYS[1], 'status') ~= 'open' then
   return 0
 end
+redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- needs no memory, and lets the rest through where there is none
 local count, numbered = 0, {}
 for i = 4, #ARGV do
   count = redis.call('HINCRBY', KEYS[1], 'events', 1)
@@ -16,7 +17,6 @@ end
 if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'status', ARGV[3])
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 for _, json in ipairs(numbered) do
   redis.call('PUBLISH', ARGV[1], json)

@@ -3,7 +3,9 @@
 -- and under overload its sessions starve. Ended tokens are deleted, so a stream holds little but what waits.
 -- KEYS  ready streams (all on one server; on Cluster the caller passes one partition at a time)
 -- ARGV  1 group  2 consumer  3 how many of the keys, from the first on, are preferred
--- Returns {index of the stream, token, fields} or nil.
+-- Returns {index of the stream, token, fields, ms it has waited by this server's clock} or nil.
+-- The numbers of a stream never go back. After the server's clock has, those of a stream with later ones stand still and
+-- say nothing about age: until the clock has caught up, streams are then picked at random, or that one would starve.
 local function last_delivered(key)
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', key)) do
     local found = {}
@@ -26,17 +28,25 @@ local function older(a, b)
   return tonumber(a_seq) < tonumber(b_seq)
 end
 
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
 local function oldest(first, last)
   local index, id
+  local found, set_back = {}, false
   for i = first, last do
     if redis.call('XLEN', KEYS[i]) > 0 then
       local waiting = redis.call('XRANGE', KEYS[i], '(' .. last_delivered(KEYS[i]), '+', 'COUNT', 1)[1]
       if waiting and (not id or older(waiting[1], id)) then
         index, id = i, waiting[1]
       end
+      if waiting then
+        found[#found + 1] = i
+        set_back = set_back or tonumber(string.match(waiting[1], '%d+')) > now
+      end
     end
   end
-  return index
+  return set_back and found[1 + time[2] % #found] or index
 end
 
 local preferred = tonumber(ARGV[3])
@@ -46,4 +56,4 @@ if not index then
 end
 local reply = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', 1, 'STREAMS', KEYS[index], '>')
 local entry = reply[1][2][1]
-return {index, entry[1], entry[2]}
+return {index, entry[1], entry[2], math.max(0, now - tonumber(string.match(entry[1], '%d+')))}

@@ -169,50 +169,150 @@ async def test_input_that_came_meanwhile_gets_a_token_at_the_tail(clients, sessi
     assert await clients.commands.xlen(token.ready) == 1
 
 
-async def test_a_silent_owners_token_is_reclaimed_and_its_late_commit_still_counts_once(
+async def test_a_token_taken_over_has_another_number_and_its_old_owner_can_write_nothing(
     clients, session, ingest
 ):
     await ingest.append("audio", b"..", 0)
     token = await queue(clients, "slow").take()
+    peer = queue(clients, "peer")
 
-    (taken_over, deliveries), *rest = await queue(clients, "peer").reclaim(0)
+    ((found, begun),) = await peer.silent(0)
+    assert (found.id, begun) == (token.id, False)
+    assert await peer.hand_back(found, idle_ms=0) == 1
 
-    assert (taken_over, deliveries, rest) == (token, 2, [])
-    await commit(clients, token, 0, 1)
     with pytest.raises(Stale):
-        await commit(clients, taken_over, 0, 1)
+        await commit(clients, token, 0, 1)
+    await commit(clients, await peer.take(), 0, 1)
+
+
+async def test_a_token_whose_owner_was_heard_of_meanwhile_is_not_taken_over(clients, ingest):
+    await ingest.append("audio", b"..", 0)
+    token = await queue(clients, "alive").take()
+
+    assert await queue(clients, "peer").hand_back(token, idle_ms=60_000) == -1
+    assert [mine.id for mine in await queue(clients, "alive").mine()] == [token.id]
+
+
+async def test_a_pass_has_begun_when_it_was_loaded_and_looking_at_ones_tokens_counts_for_nothing(
+    clients, session, ingest
+):
+    await ingest.append("audio", b"..", 0)
+    worker = queue(clients)
+    token = await worker.take()
+    for _ in range(5):
+        assert [mine.id for mine in await worker.mine()] == [token.id]
+    assert [begun for _, begun in await worker.silent(0)] == [False]
+
+    names = [token.ready, clients.keys.state(session, "frontend"), clients.keys.inputs(session, "frontend")]
+    await clients.run("load", names, [token.id, GROUP, "w1", ""])
+
+    assert [begun for _, begun in await worker.silent(0)] == [True]
 
 
 async def test_only_the_owner_can_renew_a_lease(clients, ingest):
     await ingest.append("audio", b"..", 0)
     token = await queue(clients, "slow").take()
-    await queue(clients, "peer").reclaim(0)
+    await clients.commands.xclaim(token.ready, GROUP, "peer", 0, [token.id])
 
     assert await clients.run("renew", [token.ready], [GROUP, "slow", token.id]) == 0
     assert await clients.run("renew", [token.ready], [GROUP, "peer", token.id]) == 1
 
 
-async def test_a_token_handed_back_goes_to_a_peer_at_once(clients, session, ingest):
+async def test_a_token_handed_back_goes_to_a_peer_at_once_with_its_failures(clients, session, ingest):
     await ingest.append("audio", b"..", 0)
     token = await queue(clients, "leaving").take()
 
-    await queue(clients, "leaving").settle(token)
+    await queue(clients, "leaving").hand_back(token, failures=2)
 
     given = await queue(clients, "peer").take()
-    assert given.session == session
+    assert (given.session, given.failures) == (session, 2)
     assert (await state(clients, session))[b"token"].decode() == given.id
+    await queue(clients, "peer").hand_back(given)
+    assert (await queue(clients).take()).failures == 2
+
+
+async def test_a_token_with_nothing_to_do_is_gone_unless_more_has_come(clients, session, ingest):
+    await ingest.append("audio", b"..", 0)
+    first = await queue(clients).take()
+    await ingest.append("audio", b"..", 0)
+
+    await queue(clients).idle(first, 1)
+    second = await queue(clients).take()
+    await queue(clients).idle(second, 2)
+
+    assert second.session == session
+    assert await queue(clients).take() is None
+    assert b"token" not in await state(clients, session)
 
 
 async def test_a_dead_letter_keeps_its_reason_and_the_session_no_token(clients, session, ingest):
     await ingest.append("audio", b"..", 0)
     token = await queue(clients).take()
 
-    await queue(clients).settle(token, "poison")
+    await queue(clients).bury(token, "poison")
 
     ((_, letter),) = await clients.commands.xrange(clients.keys.dead(token.partition))
     assert (letter[b"s"].decode(), letter[b"reason"]) == (session, b"poison")
     assert b"token" not in await state(clients, session)
     assert await queue(clients).take() is None
+
+
+async def test_a_token_whose_entry_was_deleted_is_nobodys_any_more(clients, ingest):
+    await ingest.append("audio", b"..", 0)
+    token = await queue(clients).take()
+    await clients.commands.xdel(token.ready, token.id)
+
+    assert await queue(clients, "peer").silent(0) == []
+    assert (await clients.commands.xpending(token.ready, GROUP))["pending"] == 0
+
+
+async def test_consumers_that_left_or_were_long_silent_are_forgotten_but_none_with_a_token(clients, ingest):
+    await ingest.append("audio", b"..", 0)
+    token = await queue(clients, "busy").take()
+    for name in ("leaving", "old"):
+        await clients.commands.xgroup_createconsumer(token.ready, GROUP, name)
+
+    assert await clients.run("forget", [token.ready], [GROUP, "leaving", 60_000]) == 1
+    assert await clients.run("forget", [token.ready], [GROUP, "busy", 0]) == 1
+
+    left = await clients.commands.xinfo_consumers(token.ready, GROUP)
+    assert [consumer["name"] for consumer in left] == [b"busy"]
+
+
+async def test_heartbeats_are_stamped_and_outlived_by_the_servers_clock_alone(clients):
+    beats = clients.keys.workers("frontend")
+    hour = 3_600_000
+    now, _ = await clients.commands.time()
+    stale = {"dead": now * 1000 - hour, "from the future": now * 1000 + hour}
+    for name, seen in stale.items():
+        await clients.commands.hset(beats, name, json.dumps({"seen_ms": seen}))
+
+    await clients.run("beat", [beats], ["w1", 10_000, '{"in_flight":0}'])
+
+    assert await clients.commands.hkeys(beats) == [b"w1"]
+    name, beat = await clients.run("peers", [beats], [1000])
+    assert name == b"w1"
+    assert json.loads(beat)["in_flight"] == 0
+
+
+async def test_a_server_clock_that_was_set_back_starves_no_stream(clients):
+    """New numbers of a stream with one from the future stand still there: they say nothing about age."""
+    ahead = (await clients.commands.time())[0] * 1000 + 3_600_000
+    sessions = [(await open_session(clients, SessionOptions())) for _ in range(24)]
+    ready = clients.keys.ready_of(sessions[0].session, "frontend")
+    await clients.commands.xadd(ready, {"s": "x", "t": 0}, id=f"{ahead}-0")
+    await clients.commands.xdel(ready, f"{ahead}-0")
+    for held in sessions:
+        await Ingest(clients, held).append("audio", b"..", 0)
+    worker, taken = queue(clients), []
+
+    for _ in range(40):  # each comes again at the tail, as under overload
+        token = await worker.take()
+        taken.append(token.ready)
+        assert token.waited_ms < 60_000
+        await worker.hand_back(token)
+
+    assert 1 < taken.count(ready) < 39
 
 
 async def test_a_worker_with_the_current_version_reads_only_new_input(clients, session, ingest):
@@ -221,15 +321,18 @@ async def test_a_worker_with_the_current_version_reads_only_new_input(clients, s
     await ingest.append("audio", b"two", 0)
     await commit(clients, first, 0, 1)
     token = await queue(clients).take()
-    names = [clients.keys.state(session, "frontend"), clients.keys.inputs(session, "frontend")]
+    names = [token.ready, clients.keys.state(session, "frontend"), clients.keys.inputs(session, "frontend")]
+    who = [GROUP, "w1"]
 
-    ((seq, fed, version, current, blob, entries),) = await clients.run("load", names, [token.id, first.id])
+    ((seq, fed, version, current, blob, entries),) = await clients.run(
+        "load", names, [token.id, *who, first.id]
+    )
 
     assert (seq, fed, version.decode(), current.decode(), blob) == (1, 2, first.id, token.id, b"")
     assert [i for i, _ in entries] == [b"2-0"]
-    ((*_, blob, entries),) = await clients.run("load", names, [token.id, ""])
+    ((*_, blob, entries),) = await clients.run("load", names, [token.id, *who, ""])
     assert blob == b"blob"
-    assert await clients.run("load", names, ["0-1", ""]) is None
+    assert await clients.run("load", names, ["0-1", *who, ""]) is None
 
 
 async def test_tokens_of_many_sessions_are_taken_in_turn(clients):

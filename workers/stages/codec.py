@@ -21,6 +21,11 @@ def dump(schema: int, position: Position, state: Any) -> bytes:
     return pack((schema, tuple(position), state))
 
 
+def schema_of(blob: bytes) -> int:
+    """The schema that a state was written by."""
+    return int(unpack(blob)[0])
+
+
 def load(schema: int, kind: type[S], blob: bytes) -> S | Position:
     """The state, or only its position when the bytes were written by another schema."""
     written, position, values = unpack(blob)
