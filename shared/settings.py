@@ -16,7 +16,7 @@ class RedisSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SCRIBE_REDIS_", frozen=True)
 
     url: str = Field(
-        default="", description="redis://, rediss:// or unix://; empty: start an embedded server"
+        default="", description="see shared/topology/address.py; empty: start an embedded server", repr=False
     )
     prefix: str = Field(
         default="scribe", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="of every key and channel"
