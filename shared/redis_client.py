@@ -8,7 +8,7 @@ out longer BLOCKs):
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
@@ -60,6 +60,7 @@ _BY_WORD: dict[str, type[ScribeError]] = {
     "LOADING": RedisUnavailable,
     "CLUSTERDOWN": RedisUnavailable,
     "TRYAGAIN": RedisUnavailable,
+    "MOVED": RedisUnavailable,
     "NOGROUP": RedisUnavailable,
     "NOPERM": Misconfigured,
     "NOAUTH": Misconfigured,
@@ -107,7 +108,7 @@ class RedisClients:
 
     def __init__(self, settings: RedisSettings) -> None:
         self.settings = settings
-        self.keys = Keys(settings.prefix, settings.partitions)
+        self.keys = Keys(settings.prefix, settings.partitions, settings.sharded_pubsub)
         self.ttl_ms = settings.session_ttl_s * 1000
         jitter = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
         self.address = _address(settings)
@@ -130,6 +131,17 @@ class RedisClients:
         with translated():
             return await self._scripts[script](keys=list(keys), args=list(args))
 
+    @property
+    def cluster(self) -> bool:
+        """Whether no command may touch two partitions."""
+        return self.address.kind == "cluster"
+
+    async def peek(self, after: Mapping[str, str], block_ms: int) -> dict[str, list[str]]:
+        """Numbers of the newer entries of streams of one partition, taking none; {} after `block_ms` without any."""
+        with translated():
+            reply = await topology.xread(self.blocking, after, block_ms)
+        return {stream.decode(): [i.decode() for i, _ in entries] for stream, entries in reply.items()}
+
     async def meta_field(self, session: str, field: str) -> bytes | None:
         """One field of a session's meta hash; None when the session is gone."""
         with translated():
@@ -142,6 +154,8 @@ class RedisClients:
             self._watch.start()
         with translated():
             await self.commands.ping()
+            if self.keys.sharded:
+                await self._try_sharded()
             await self._agree()
             for partition in range(self.keys.partitions):
                 for stage in STAGES:
@@ -156,14 +170,25 @@ class RedisClients:
                 raise
 
     async def _agree(self) -> None:
-        mine = self.settings.partitions
-        await self.commands.hsetnx(self.keys.deployment(), "partitions", str(mine))
-        theirs = int(await self.commands.hget(self.keys.deployment(), "partitions") or 0)
-        if theirs != mine:
+        mine = {"partitions": self.settings.partitions, "sharded_pubsub": int(self.settings.sharded_pubsub)}
+        for name, value in mine.items():
+            await self.commands.hsetnx(self.keys.deployment(), name, str(value))
+            theirs = int(await self.commands.hget(self.keys.deployment(), name) or 0)
+            if theirs != value:
+                raise Misconfigured(
+                    f"this deployment has {name} = {theirs}, this process is set to {value}: set "
+                    f"SCRIBE_REDIS_{name.upper()}={theirs}, or another SCRIBE_REDIS_PREFIX for a new deployment"
+                )
+
+    async def _try_sharded(self) -> None:
+        try:
+            await self.commands.execute_command("SPUBLISH", self.keys.channel("probe"), "")
+        except redis.ResponseError as error:
+            if "unknown command" not in str(error):
+                raise
             raise Misconfigured(
-                f"this deployment has {theirs} partitions, this process is set to {mine}: "
-                f"set SCRIBE_REDIS_PARTITIONS={theirs}, or another SCRIBE_REDIS_PREFIX for a new deployment"
-            )
+                "SCRIBE_REDIS_SHARDED_PUBSUB needs Redis 7.0 or later, or any Valkey: this server has no SPUBLISH"
+            ) from error
 
     async def stop(self) -> None:
         if self._watch:

@@ -22,6 +22,9 @@ class RedisSettings(BaseSettings):
         default="scribe", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="of every key and channel"
     )
     partitions: int = Field(default=16, description="power of two, fixed when a deployment is created")
+    sharded_pubsub: bool = Field(
+        default=False, description="transcript channels in their partition's slot; for Cluster"
+    )
     session_ttl_s: int = Field(default=3600, ge=1, description="how long a silent session's keys live")
     data_dir: Path | None = Field(
         default=None, description="where the embedded server keeps its AOF; none: memory only"

@@ -8,6 +8,7 @@ master anew: by asking the Sentinels, or by resolving the host's name.
 
 import re
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 import redis
@@ -104,6 +105,14 @@ def _cluster(address: Address, options: dict[str, Any]) -> Any:
         reinitialize_steps=0,
         **options,
     )
+
+
+async def xread(cluster: Any, after: Mapping[str, str], block_ms: int) -> Any:
+    """XREAD of streams in one slot. redis-py would first ask a server, perhaps a dead one, where the keys are in it."""
+    await cluster.initialize()
+    node = cluster.get_node_from_key(next(iter(after)))
+    words = ["COUNT", 100, "BLOCK", block_ms, "STREAMS", *after.keys(), *after.values()]
+    return await cluster.execute_command("XREAD", *words, target_nodes=node)
 
 
 def sentinel_of(address: Address) -> Sentinel | None:
