@@ -60,7 +60,7 @@ class Subscription:
             self._some.clear()
         if self._pubsub is not None:
             with translated():
-                await self._call("unsubscribe")(channel)
+                await self._call(self._pubsub, "unsubscribe")(channel)
 
     def deaf(self) -> None:
         """Somebody knows of a message that did not come."""
@@ -117,13 +117,13 @@ class Subscription:
         with translated():
             if self._clients.cluster:
                 await self._clients.pubsub.initialize()
-            if self._pubsub is None:
-                self._pubsub = self._clients.pubsub.pubsub()
             async with self._subscribing:
-                await self._call("subscribe")(*channels)
+                pubsub = self._pubsub or self._clients.pubsub.pubsub()
+                await self._call(pubsub, "subscribe")(*channels)
+                self._pubsub = pubsub  # only now can it be read
 
-    def _call(self, what: str) -> Any:
-        return getattr(self._pubsub, f"s{what}" if self._clients.keys.sharded else what)
+    def _call(self, pubsub: Any, what: str) -> Any:
+        return getattr(pubsub, f"s{what}" if self._clients.keys.sharded else what)
 
     async def _message(self) -> Any:
         if self._clients.cluster and self._clients.keys.sharded:
