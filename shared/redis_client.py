@@ -136,6 +136,11 @@ class RedisClients:
         """Whether no command may touch two partitions."""
         return self.address.kind == "cluster"
 
+    async def look_up(self) -> None:
+        """Learn where the slots of a Cluster are now, for `pubsub`, which sends no commands that would tell."""
+        if self.cluster:
+            await self.pubsub.nodes_manager.initialize()
+
     async def peek(self, after: Mapping[str, str], block_ms: int) -> dict[str, list[str]]:
         """Numbers of the newer entries of streams of one partition, taking none; {} after `block_ms` without any."""
         with translated():
@@ -154,6 +159,7 @@ class RedisClients:
             self._watch.start()
         with translated():
             await self.commands.ping()
+            await self.look_up()
             if self.keys.sharded:
                 await self._try_sharded()
             await self._agree()

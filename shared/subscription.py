@@ -113,10 +113,9 @@ class Subscription:
 
     async def _subscribe(self, channels: list[str]) -> None:
         with translated():
-            if self._clients.cluster:
-                await self._clients.pubsub.initialize()
             if self._pubsub is None:
-                self._pubsub = self._clients.pubsub.pubsub()
+                await self._clients.look_up()
+                self._pubsub = self._pubsub or self._clients.pubsub.pubsub()
             await self._call("subscribe")(*channels)
 
     def _call(self, what: str) -> Any:

@@ -152,3 +152,8 @@ class ShardQueue(TokenQueue):
 def _id(token: str) -> _Id:
     ms, _, seq = token.partition("-")
     return int(ms), int(seq)
+
+
+def token_queue(clients: RedisClients, stages: Sequence[str], consumer: str) -> TokenQueue:
+    """The queue for where Redis is."""
+    return (ShardQueue if clients.cluster else TokenQueue)(clients, stages, consumer)
