@@ -13,6 +13,7 @@ import uvloop
 
 from gateway.app import create_app
 from gateway.gateway import Gateway
+from gateway.server import server_config
 from shared import logs
 from shared.errors import ScribeError
 from shared.redis_client import connect
@@ -34,19 +35,7 @@ async def serve() -> None:
     settings = GatewaySettings()
     clients = await connect(RedisSettings())
     gateway = Gateway(clients, settings)
-    config = uvicorn.Config(
-        create_app(gateway),
-        host=settings.host,
-        port=settings.port,
-        ws="websockets-sansio",
-        ws_max_size=settings.frame_bytes,
-        # A client that is held back can't answer pings; a silent one ends by the idle time-out.
-        ws_ping_interval=None,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-    )
-    server = _Server(config)
+    server = _Server(server_config(create_app(gateway), settings))
     asked = asyncio.Event()
 
     def on_signal() -> None:

@@ -1,15 +1,22 @@
 """The gateway's routes. Liveness never asks Redis: a Redis outage must not restart the fleet."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import FastAPI, Header, HTTPException, Request, Response, WebSocket
+from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from gateway import refusal
 from gateway.gateway import Gateway
+from gateway.server import BoundedHeads
 from shared.errors import ScribeError
+
+# As gateway/ingest.py makes them.
+SESSION = re.compile(r"[0-9a-f]{32}")
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -21,6 +28,14 @@ def create_app(gateway: Gateway) -> FastAPI:
         yield
 
     app = FastAPI(title="StreamScribe", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    if gateway.door.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(gateway.door.origins),
+            allow_headers=["Authorization", "Last-Event-ID"],
+        )
+    app.add_middleware(BoundedHeads)
+    app.add_exception_handler(ScribeError, _refused)
     _health(app, gateway)
     _sessions(app, gateway)
     return app
@@ -41,8 +56,9 @@ def _health(app: FastAPI, gateway: Gateway) -> None:
         return {"status": problem or "ready"}
 
     @app.get("/metrics")
-    async def metrics_page() -> Response:
-        """Prometheus text format."""
+    async def metrics_page(request: Request) -> Response:
+        """Prometheus text format. Beyond loopback for scope `listen` only, unless SCRIBE_AUTH_OPEN_METRICS."""
+        gateway.door.may_see_metrics(request)
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -55,14 +71,22 @@ def _sessions(app: FastAPI, gateway: Gateway) -> None:
     async def events(
         request: Request, session: str, last_event_id: Annotated[int, Header(ge=0)] = 0
     ) -> EventSourceResponse:
-        """A session's transcript events as server-sent events; `Last-Event-ID` resumes after that event."""
-        try:
-            known = await gateway.knows(session)
-        except ScribeError as error:
-            raise HTTPException(503, str(error), headers={"Retry-After": "1"}) from error
-        if not known:
-            raise HTTPException(404, f"no session {session!r}: it never existed or its events have expired")
+        """A session's transcript events as server-sent events; `Last-Event-ID` resumes after that event.
+
+        For the session's owner and for keys with scope `listen`. `?token=` is for browsers' EventSource.
+        """
+        principal = gateway.door.enter(request, None, in_query=True)
+        if not (SESSION.fullmatch(session) and await gateway.shows(session, principal)):
+            raise HTTPException(
+                404, f"no session {session!r:.40}: it never existed, has expired or is not yours"
+            )
         return EventSourceResponse(_stream(request, gateway, session, last_event_id), ping=15)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ScribeError)
+    refusal.note(error)
+    return refusal.response_of(error)
 
 
 async def _stream(

@@ -9,14 +9,15 @@ import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from gateway import session
+from gateway.door import chosen_subprotocol
 from gateway.handshake import Message, ready, request_from, session_for
 from gateway.intake import Intake
+from gateway.refusal import CLOSE_BAD_INPUT, CLOSE_INTERNAL, close_code_of, note, problem_of
 from gateway.registry import Registry
 from gateway.relay import Relay, SessionFailed
 from gateway.sessions import Held
-from shared import metrics
+from gateway.visit import Visit
 from shared.errors import BadInput, Replaced, ScribeError, SessionLost, SessionOver
-from shared.protocol import Problem
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
 from shared.tasks import cancel
@@ -24,7 +25,7 @@ from shared.transcripts import TranscriptHub
 
 log = structlog.get_logger()
 
-CLOSE_OK, CLOSE_BAD_INPUT, CLOSE_INTERNAL, CLOSE_TRY_LATER, CLOSE_GOING_AWAY = 1000, 1008, 1011, 1013, 1001
+CLOSE_OK, CLOSE_GOING_AWAY = 1000, 1001
 
 # How often a connection sees whether Redis still has its session as it left it.
 CHECK_S = 2.0
@@ -39,36 +40,40 @@ class Connection:
         clients: RedisClients,
         hub: TranscriptHub,
         registry: Registry,
+        *,
         settings: GatewaySettings,
+        visit: Visit,
     ) -> None:
         self._socket = socket
         self._clients = clients
         self._hub = hub
         self._registry = registry
         self._settings = settings
+        self._visit = visit
         self._held: Held | None = None
         self._intake: Intake | None = None
         self._relay: Relay | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._feeding: asyncio.Task[None] | None = None
         self._close_code = CLOSE_OK
-        self._comes_back = False  # the session waits for its client; else it ends with this connection
+        self.comes_back = False  # the session waits for its client; else it ends with this connection
+        self._parting: ScribeError | None = None  # why the session may not go on; told when all is decoded
 
     async def serve(self) -> None:
         """Until the session is over; whatever goes wrong is told to this client and nobody else."""
-        await self._socket.accept()
+        await self._socket.accept(subprotocol=chosen_subprotocol(self._socket))
         try:
             await self._run(await self._open())
         except WebSocketDisconnect:
-            self._comes_back = True
+            self.comes_back = True
             log.info("client_left", session=self._session)
         except SessionFailed:
             await self._close(CLOSE_INTERNAL)  # its error event has told the client why
         except ScribeError as error:
-            self._comes_back = error.retryable
+            self.comes_back = error.retryable
             await self._refuse(error)
         except asyncio.CancelledError:
-            self._comes_back = True  # the gateway stops; the client can go on at another
+            self.comes_back = True  # the gateway stops; the client can go on at another
             await self._close(CLOSE_GOING_AWAY)
             raise
         except Exception:
@@ -81,7 +86,10 @@ class Connection:
     async def _open(self) -> Message | None:
         """The session, ready for audio; and the first message where it belongs to that."""
         request, first = await request_from(self._socket)
-        held = self._held = await session_for(self._clients, request, self._settings.resume_s)
+        held = self._held = await session_for(
+            self._clients, request, self._settings.resume_s, self._visit.session, self._visit.principal.id
+        )
+        await self._visit.holds(held)
         self._registry.add(held)
         self._relay = Relay(self._clients, await self._hub.follow(held.session, held.last_event), held)
         self._intake = Intake(self._clients, held, self._settings, self._relay.restore)
@@ -100,11 +108,14 @@ class Connection:
             self._feeding,
             self._start(self._read(first), "read"),
             self._start(self._watch(), "watch"),
+            self._start(self._limit(), "limit"),
         }
         while relay in pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 _result(task)
+        if self._parting:
+            await self._tell(self._parting)
         await self._close(self._close_code)
 
     async def _read(self, message: Message | None) -> None:
@@ -114,7 +125,8 @@ class Connection:
             if message:
                 if message["type"] == "websocket.disconnect":
                     raise WebSocketDisconnect(message.get("code", 1006))
-                if answer := await self._intake.take(message):
+                self._visit.take(message)
+                if not self._parting and (answer := await self._intake.take(message)):
                     await self._answer(answer)
             try:
                 over = self._intake.state is session.State.ENDING
@@ -142,18 +154,21 @@ class Connection:
             await self._intake.check()
             await self._relay.check()
 
+    async def _limit(self) -> None:
+        """End the session as its client would, once it may not go on."""
+        assert self._intake is not None
+        self._parting, self._close_code = await self._visit.over(), CLOSE_BAD_INPUT
+        await self._intake.cut()
+
     async def _refuse(self, error: ScribeError) -> None:
         await self._tell(error)
-        code = CLOSE_TRY_LATER if error.retryable else CLOSE_INTERNAL
-        await self._close(CLOSE_BAD_INPUT if isinstance(error, BadInput) else code)
+        await self._close(close_code_of(error))
 
     async def _tell(self, error: ScribeError) -> None:
-        metrics.REFUSED.labels(error.code).inc()
-        log.info("refused", session=self._session, code=error.code, why=str(error))
-        problem = Problem(code=error.code, message=str(error), retryable=error.retryable)
+        note(error, self._session)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             if self._socket.application_state is WebSocketState.CONNECTED:
-                await self._socket.send_text(problem.model_dump_json())
+                await self._socket.send_text(problem_of(error).model_dump_json())
 
     async def _close(self, code: int) -> None:
         with contextlib.suppress(RuntimeError):  # the client closed first
@@ -165,7 +180,7 @@ class Connection:
             await self._relay.close()
         await cancel(self._tasks)
         if self._intake and self._feeding:
-            self._intake.leave(comes_back=self._comes_back)
+            self._intake.leave(comes_back=self.comes_back)
             await asyncio.wait([self._feeding], timeout=self._settings.drain_s)
             await cancel([self._feeding])
         if self._held:

@@ -8,12 +8,18 @@ from collections.abc import AsyncIterator
 import structlog
 from starlette.websockets import WebSocket
 
-from gateway.connection import CLOSE_TRY_LATER, Connection
+from gateway import refusal
+from gateway.admission import Admission
+from gateway.connection import Connection
+from gateway.door import Door
 from gateway.registry import Registry
+from gateway.sessions import new_session_id
+from gateway.visit import Visit
 from shared import metrics
+from shared.access import Principal
 from shared.errors import ScribeError
 from shared.redis_client import RedisClients, translated
-from shared.settings import GatewaySettings
+from shared.settings import AuthSettings, GatewaySettings, LimitSettings
 from shared.tasks import cancel
 from shared.transcripts import Numbered, TranscriptHub
 
@@ -23,7 +29,16 @@ log = structlog.get_logger()
 class Gateway:
     """start ──> serving ──quiet──> draining ──> stopped"""
 
-    def __init__(self, clients: RedisClients, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        clients: RedisClients,
+        settings: GatewaySettings,
+        auth: AuthSettings | None = None,
+        limits: LimitSettings | None = None,
+    ) -> None:
+        limits = limits or LimitSettings()
+        self.door = Door(clients, auth or AuthSettings(), limits, settings.host)
+        self.admission = Admission(clients, limits)
         self._clients = clients
         self._settings = settings
         self._hub = TranscriptHub(clients)
@@ -32,6 +47,8 @@ class Gateway:
         self._draining = False
 
     async def start(self) -> None:
+        await self.door.start()
+        await self.admission.start()
         await self._hub.start()
         await self._registry.start()
 
@@ -47,22 +64,45 @@ class Gateway:
             await cancel(late)
         await self._registry.stop()
         await self._hub.stop()
+        await self.admission.stop()
+        await self.door.stop()
 
     async def serve(self, socket: WebSocket) -> None:
-        """Serve one client until its session is over."""
-        if self._draining:
-            await socket.accept()
-            await socket.close(CLOSE_TRY_LATER, "this gateway is shutting down; connect again")
-            return
+        """Serve one client until its session is over, or refuse it."""
         task = asyncio.current_task()
         assert task
         self._connections.add(task)
         metrics.SESSIONS.inc()
         try:
-            await Connection(socket, self._clients, self._hub, self._registry, self._settings).serve()
+            visit = await self._let_in(socket)
+        except ScribeError as error:
+            await refusal.refuse(socket, error)
+        else:
+            await self._serve(socket, visit)
         finally:
             metrics.SESSIONS.dec()
             self._connections.discard(task)
+
+    async def _let_in(self, socket: WebSocket) -> Visit:
+        """Raises ScribeError for a client that is refused. One that resumes a session is not new to the fleet."""
+        if self._draining:
+            raise refusal.draining()
+        principal, query = self.door.enter(socket, "transcribe"), socket.query_params
+        resumed = query.get("session") if "resume_token" in query else None
+        if resumed is None:
+            self.admission.check(len(self._connections) - 1)
+        visit = Visit(self._clients, principal, resumed or new_session_id())
+        await visit.start()
+        return visit
+
+    async def _serve(self, socket: WebSocket, visit: Visit) -> None:
+        connection = Connection(
+            socket, self._clients, self._hub, self._registry, settings=self._settings, visit=visit
+        )
+        try:
+            await connection.serve()
+        finally:
+            await visit.stop(comes_back=connection.comes_back)
 
     async def problem(self) -> str | None:
         """Why no new sessions are taken; None when they are."""
@@ -72,11 +112,14 @@ class Gateway:
             with translated():
                 await self._clients.commands.set(self._clients.keys.probe(), b"1", px=5000)
         except ScribeError as error:
-            return str(error)
-        return None
+            log.warning("not_ready", why=str(error))
+            return "Redis does not take writes"
+        return self.admission.problem
 
-    async def knows(self, session: str) -> bool:
-        return await self._clients.meta_field(session, "status") is not None
+    async def shows(self, session: str, principal: Principal) -> bool:
+        """Whether there is such a session for this principal; somebody else's does not exist for it."""
+        owner = await self._clients.meta_field(session, "owner")
+        return owner is not None and principal.may_read(owner.decode())
 
     async def events(self, session: str, after: int) -> AsyncIterator[Numbered]:
         """A session's events after that number, up to its last one."""

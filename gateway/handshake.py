@@ -38,11 +38,13 @@ async def request_from(socket: WebSocket) -> tuple[SessionOptions | Resume, Mess
     return SessionOptions(), first
 
 
-async def session_for(clients: RedisClients, request: SessionOptions | Resume, wait_s: float) -> Held:
-    """A new session, or the old one. Raises BadInput, RedisUnavailable, Overloaded."""
+async def session_for(
+    clients: RedisClients, request: SessionOptions | Resume, wait_s: float, session: str, owner: str
+) -> Held:
+    """A new session under that id, or the old one of the same owner. Raises BadInput, RedisUnavailable, Overloaded."""
     if isinstance(request, Resume):
-        return await resume_session(clients, request, wait_s)
-    return await open_session(clients, request, wait_s)
+        return await resume_session(clients, request, wait_s, owner)
+    return await open_session(clients, request, wait_s, session, owner)
 
 
 def ready(held: Held) -> Ready:

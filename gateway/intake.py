@@ -68,6 +68,12 @@ class Intake:
             return await self._end()
         return None
 
+    async def cut(self) -> None:
+        """End the audio here, as if its client had. Whatever it says afterwards must not be taken."""
+        if self.state is not session.State.ENDING:
+            self.state = session.State.ENDING
+            await self._end()
+
     def leave(self, *, comes_back: bool) -> None:
         """Nothing more comes in here: append what is whole, and the end unless the client may come back."""
         if self.state is not session.State.ENDING:

@@ -14,9 +14,15 @@ from shared.protocol import (
     SessionOptions,
 )
 
+# Several times what a message or query of ours can be.
+MAX_TEXT = 4_096
+MAX_FIELDS = 32
+
 
 def request_of(query: dict[str, str]) -> SessionOptions | Resume:
     """The session a query string asks for, a new one or an old. Raises BadInput."""
+    if len(query) > MAX_FIELDS:
+        raise BadInput(f"query: {len(query)} parameters; at most {MAX_FIELDS} are read")
     try:
         if "resume_token" in query:
             return Resume.model_validate(query)
@@ -27,6 +33,8 @@ def request_of(query: dict[str, str]) -> SessionOptions | Resume:
 
 def control_of(text: str) -> ClientMessage:
     """A text frame. Raises BadInput."""
+    if len(text) > MAX_TEXT:
+        raise BadInput(f"message: {len(text)} characters; control messages have {MAX_TEXT} at most")
     try:
         return CLIENT_ADAPTER.validate_json(text)
     except ValidationError as error:

@@ -9,7 +9,7 @@ from gateway.place import Place
 from shared.clock import wall_ms
 from shared.errors import BadInput
 from shared.protocol import Resume, SessionOptions
-from shared.redis_client import RedisClients
+from shared.redis_client import RedisClients, translated
 
 _START = Place()
 
@@ -31,12 +31,24 @@ class Held:
     resumed: bool = False
 
 
-async def open_session(clients: RedisClients, options: SessionOptions, wait_s: float = 30) -> Held:
+def new_session_id() -> str:
+    """128 random bits: who does not know it can't guess it."""
+    return secrets.token_hex(16)
+
+
+async def open_session(
+    clients: RedisClients,
+    options: SessionOptions,
+    wait_s: float = 30,
+    session: str | None = None,
+    owner: str = "anonymous",
+) -> Held:
     """Create a session that waits `wait_s` for a client that was cut off. Of the resume token only a hash is stored."""
-    held = Held(secrets.token_hex(16), secrets.token_urlsafe(24), options)
+    held = Held(session or new_session_id(), secrets.token_urlsafe(24), options)
     meta = {
         "options": options.model_dump_json(),
         "resume": _hash(held.resume_token),
+        "owner": owner,
         "created_ms": int(wall_ms()),
     }
     keys, sid = clients.keys, held.session
@@ -49,11 +61,16 @@ async def open_session(clients: RedisClients, options: SessionOptions, wait_s: f
     return held
 
 
-async def resume_session(clients: RedisClients, asked: Resume, wait_s: float) -> Held:
-    """Claim the session for a client that holds its token. Raises BadInput."""
-    known = await clients.meta_field(asked.session, "resume")
-    # One answer for both: who guesses ids must not learn which exist.
-    if known is None or not hmac.compare_digest(known.decode(), _hash(asked.resume_token)):
+async def resume_session(clients: RedisClients, asked: Resume, wait_s: float, owner: str) -> Held:
+    """Claim the session for its owner with its token. Raises BadInput."""
+    with translated():
+        known, its_owner = await clients.commands.hmget(clients.keys.meta(asked.session), "resume", "owner")
+    # One answer for all: who guesses ids must not learn which exist.
+    if (
+        known is None
+        or not hmac.compare_digest(known.decode(), _hash(asked.resume_token))
+        or its_owner != owner.encode()
+    ):
         raise BadInput(
             "resume: no session with this id and resume token; it never existed, or has expired: open a new one"
         )

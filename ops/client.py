@@ -1,32 +1,42 @@
-"""Client of the native WebSocket protocol (docs/protocol.md): audio out, transcript events in."""
+"""Client of the native WebSocket protocol (docs/protocol.md): audio out, transcript events in.
+
+A connection that is lost is made again, and the session goes on where it was: what was sent is kept until it is safe.
+"""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
-from shared.errors import BadInput, Misconfigured, Overloaded, ScribeError, StageFailed
+from ops.answers import closed, error_named, stream_url
+from ops.kept import Kept
+from shared.clock import mono_ms
+from shared.errors import BadInput, Misconfigured, Overloaded, RedisUnavailable, ScribeError
 from shared.events import End, ErrorEvent, TranscriptEvent
 from shared.protocol import (
     SERVER_ADAPTER,
     EndOfAudio,
     Flush,
+    Ping,
     Pong,
     Problem,
     Ready,
+    Resume,
     ServerMessage,
     SessionOptions,
 )
 
-_ERRORS: dict[str, type[ScribeError]] = {kind.code: kind for kind in ScribeError.__subclasses__()}
-_REFUSALS: dict[int, type[ScribeError]] = {1003: BadInput, 1007: BadInput, 1008: BadInput, 1009: BadInput}
-_REFUSALS |= {1001: Overloaded, 1012: Overloaded, 1013: Overloaded}  # going away, restarting, try again later
+# Asked for after so much audio: what a pong calls safe is not kept any longer.
+_ASK_S = 2
+# How long a lost connection is tried again: gateways let a session wait for 30 s.
+RESUME_S = 30.0
+_SAFE = "safe?"
+_PAUSE_S = 0.25
 
 
 class StreamClient:
@@ -37,12 +47,23 @@ class StreamClient:
         async for message in client: ...
     """
 
-    def __init__(self, url: str, options: SessionOptions | None = None, *, connect_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: SessionOptions | None = None,
+        *,
+        connect_s: float = 10.0,
+    ) -> None:
         self.options = options or SessionOptions()
         self.url = stream_url(url, self.options)
+        self._resume_url = url
         self._connect_s = connect_s
         self._socket: ClientConnection | None = None
         self._ready: Ready | None = None
+        self._kept = Kept(self.options)
+        self._asked_at = 0  # samples kept when it was last asked what is safe
+        self._last_event = 0
+        self._resuming = asyncio.Lock()
 
     @property
     def ready(self) -> Ready:
@@ -55,7 +76,7 @@ class StreamClient:
         return self._socket
 
     async def __aenter__(self) -> Self:
-        self._socket = await self._connect()
+        self._socket = await self._connect(self.url)
         try:
             self._ready = await self._first_message()
         except BaseException:
@@ -70,12 +91,19 @@ class StreamClient:
 
     async def send(self, audio: bytes) -> None:
         """Send samples in the announced encoding. Waits while the server holds the socket back."""
+        self._kept.audio(audio)
         await self._send(audio)
+        if self._kept.samples - self._asked_at > _ASK_S * self.options.sample_rate:
+            self._asked_at = self._kept.samples
+            await self._send(Ping(id=_SAFE).model_dump_json())
 
     async def flush(self, flush_id: str = "") -> None:
-        await self._send(Flush(id=flush_id).model_dump_json())
+        message = Flush(id=flush_id)
+        self._kept.flush(message)
+        await self._send(message.model_dump_json())
 
     async def end(self) -> None:
+        self._kept.ended = True
         await self._send(EndOfAudio().model_dump_json())
 
     async def close(self) -> None:
@@ -88,18 +116,24 @@ class StreamClient:
             message = await self._receive()
             if isinstance(message, Ready):
                 continue
+            if isinstance(message, Pong) and message.id == _SAFE:
+                self._kept.safe(message.sample)
+                self._asked_at = self._kept.samples
+                continue
+            if not isinstance(message, Pong):
+                self._last_event = message.event
             yield message
             if isinstance(message, End):
                 return
             if isinstance(message, ErrorEvent):
                 raise error_named(message.code, message.message)
 
-    async def _connect(self) -> ClientConnection:
+    async def _connect(self, url: str) -> ClientConnection:
         # The library finds proxies in the environment; nothing on this machine is behind one.
-        local = urlsplit(self.url).hostname in {"127.0.0.1", "::1", "localhost"}
+        local = urlsplit(url).hostname in {"127.0.0.1", "::1", "localhost"}
         try:
             return await connect(
-                self.url,
+                url,
                 proxy=None if local else True,
                 compression=None,  # speech samples do not deflate
                 ping_interval=None,  # a gateway that holds a socket back does not answer pings either
@@ -133,40 +167,58 @@ class StreamClient:
         return first
 
     async def _send(self, data: str | bytes) -> None:
+        """Send a message; if the connection is lost, that comes with all the rest that was not safe."""
+        socket = self.socket
         try:
-            await self.socket.send(data)
+            await socket.send(data)
         except ConnectionClosed as error:
-            raise _closed(error) from error
+            await self._resume(socket, closed(error))
 
     async def _receive(self) -> Ready | Pong | TranscriptEvent:
+        while True:
+            socket = self.socket
+            try:
+                return await self._message(socket)
+            except ConnectionClosed as error:
+                await self._resume(socket, closed(error))
+            except (Overloaded, RedisUnavailable) as error:  # the gateway says that it is for now only
+                await self._resume(socket, error)
+
+    async def _resume(self, lost: ClientConnection, why: ScribeError) -> None:
+        """Take the session up again on a new connection, unless another task has. Raises `why` when it is for good."""
+        if self._ready is None or isinstance(why, BadInput):
+            raise why
+        async with self._resuming:
+            end = mono_ms() + RESUME_S * 1000
+            while self._socket is lost:
+                try:
+                    await self._take_up()
+                except (Misconfigured, Overloaded, RedisUnavailable, ConnectionClosed, TimeoutError):
+                    if mono_ms() > end:
+                        raise why from None
+                    await asyncio.sleep(_PAUSE_S)
+
+    async def _take_up(self) -> None:
+        request = Resume(
+            session=self.ready.session, resume_token=self.ready.resume_token, last_event=self._last_event
+        )
+        socket = await self._connect(stream_url(self._resume_url, request))
+        async with asyncio.timeout(self._connect_s):
+            ready = await self._message(socket)
+        if not isinstance(ready, Ready):
+            raise BadInput(f"{self.url} answered a resume with {ready.type}, not with ready")
+        if not ready.ended:
+            for message in self._kept.again(ready.next_sample, ready.flushes):
+                await socket.send(message if isinstance(message, bytes) else message.model_dump_json())
+            if self._kept.ended:
+                await socket.send(EndOfAudio().model_dump_json())
+        self._socket = socket
+
+    async def _message(self, socket: ClientConnection) -> Ready | Pong | TranscriptEvent:
         try:
-            message: ServerMessage = SERVER_ADAPTER.validate_json(await self.socket.recv())
-        except ConnectionClosed as error:
-            raise _closed(error) from error
+            message: ServerMessage = SERVER_ADAPTER.validate_json(await socket.recv())
         except ValidationError as error:
             raise BadInput(f"{self.url} sent a message that protocol version 1 does not have") from error
         if isinstance(message, Problem):
             raise error_named(message.code, message.message)
         return message
-
-
-def error_named(code: str, message: str) -> ScribeError:
-    """Rebuild an error that came over the wire; one of a newer version is a StageFailed."""
-    return _ERRORS.get(code, StageFailed)(message)
-
-
-def stream_url(url: str, options: BaseModel) -> str:
-    """Complete a gateway address: http(s) or ws(s), with or without the path."""
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    scheme = {"": "ws", "http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    path = parts.path if parts.path.strip("/") else "/v1/stream"
-    fields = options.model_dump(mode="json")
-    query = urlencode({k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()})
-    return urlunsplit((scheme, parts.netloc, path, query, ""))
-
-
-def _closed(error: ConnectionClosed) -> ScribeError:
-    code, reason = (error.rcvd.code, error.rcvd.reason) if error.rcvd else (1006, "no close frame")
-    return _REFUSALS.get(code, StageFailed)(
-        f"the gateway closed the session before its end: {reason or code}"
-    )

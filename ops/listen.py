@@ -4,8 +4,8 @@ import asyncio
 
 from rich.console import Console
 
+from ops.answers import error_named
 from ops.captions import Captions
-from ops.client import error_named
 from shared.errors import BadInput, Misconfigured
 from shared.events import End, ErrorEvent, parse_event
 from shared.redis_client import RedisClients, connect

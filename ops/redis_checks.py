@@ -93,6 +93,15 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "XACK", stream, "doctor", "1-0"
     yield "XDEL", stream, "1-0"
     yield "XTRIM", stream, "MINID", "2-0"
+    yield "XSETID", stream, "1-0"
+    yield "XGROUP DELCONSUMER", stream, "doctor", "doctor"
+    yield "ZADD", clients.keys.open_sessions_of(sid), 1, sid
+    yield "ZSCORE", clients.keys.open_sessions_of(sid), sid
+    yield "ZRANGEBYSCORE", clients.keys.open_sessions_of(sid), 0, 1
+    yield "ZREM", clients.keys.open_sessions_of(sid), sid
+    yield "EXISTS", state
+    yield "HGETALL", state
+    yield ("TIME",)
     yield "SET", clients.keys.probe(), "1", "PX", _SCRATCH_TTL_MS
     yield "EXPIRE", state, _SCRATCH_TTL_MS // 1000
     yield "EVAL", _SCRIPT, 1, state

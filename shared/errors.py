@@ -4,6 +4,9 @@ ScribeError
 ├── BadInput          the client's fault: told to that client, never retried
 │   └── SessionOver   it went on sending after the session had ended or failed
 │       └── Replaced  another connection has resumed its session
+├── Unauthorized      the client's fault: no credentials, or none that are valid
+├── Forbidden         the client's fault: known, but not allowed this
+├── QuotaExceeded     the client's fault: more than its key allows; it may try again later
 ├── Overloaded        nobody's fault: the client may try again later
 ├── Misconfigured     the operator's fault: the message says what to change
 ├── RedisUnavailable  the infrastructure's fault: reconnect with backoff
@@ -24,6 +27,10 @@ class ScribeError(Exception):
     retryable: ClassVar[bool] = False
     blame: ClassVar[Blame] = "us"
 
+    def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
 
 class BadInput(ScribeError):
     code = "bad_input"
@@ -36,6 +43,22 @@ class SessionOver(BadInput):
 
 class Replaced(SessionOver):
     code = "session_replaced"
+
+
+class Unauthorized(ScribeError):
+    code = "unauthorized"
+    blame = "client"
+
+
+class Forbidden(ScribeError):
+    code = "forbidden"
+    blame = "client"
+
+
+class QuotaExceeded(ScribeError):
+    code = "quota_exceeded"
+    retryable = True
+    blame = "client"
 
 
 class Overloaded(ScribeError):

@@ -5,6 +5,7 @@ update them together on Redis Cluster too. Session ids are ours (hex), so no use
 """
 
 import binascii
+import hashlib
 from dataclasses import dataclass
 
 STAGES = ("frontend", "acoustic", "decoder")
@@ -30,7 +31,7 @@ class Keys:
         return f"{self._tag(self.partition(sid))}:s:{sid}:{what}"
 
     def meta(self, sid: str) -> str:
-        """Hash: options, status, events and lasting (counts), resume (hash of the token), holder, shown, created_ms."""
+        """Hash: options, status, owner, events and lasting (counts), resume (hash of the token), holder, shown, created_ms."""
         return self._session(sid, "meta")
 
     def inputs(self, sid: str, stage: str) -> str:
@@ -90,7 +91,23 @@ class Keys:
         """String with a short TTL: written to see whether Redis takes writes."""
         return f"{self.prefix}:probe"
 
+    def access(self) -> str:
+        """Hash key id -> API key as JSON, its secret hashed. Permanent."""
+        return f"{self.prefix}:access"
+
+    def seats(self, owner: str) -> str:
+        """Sorted set of an owner's connected sessions by the Unix ms their lease ends."""
+        return f"{self._use(owner)}:seats"
+
+    def heard(self, owner: str, day: str) -> str:
+        """Counter of the milliseconds of audio an owner has sent that day (UTC)."""
+        return f"{self._use(owner)}:heard:{day}"
+
+    def _use(self, owner: str) -> str:
+        # Hashed, because a token's subject is text of others: braces in it would choose the slot.
+        return f"{self.prefix}:use:{hashlib.sha256(owner.encode()).hexdigest()[:32]}"
+
     def permanent(self) -> set[str]:
         """The only keys that have no TTL."""
         ready = {self.ready(p, stage) for p in range(self.partitions) for stage in STAGES}
-        return ready | {self.deployment()}
+        return ready | {self.deployment(), self.access()}

@@ -14,6 +14,7 @@ RECLAIMED = Counter("scribe_reclaimed_total", "Tokens taken over from a silent o
 DEAD = Counter("scribe_dead_letters_total", "Tokens given up on", ["stage"])
 POOL = Counter("scribe_pool_lookups_total", "Hot states found in the worker's pool, or not", ["result"])
 
+QUEUE_AGE = Gauge("scribe_queue_age_seconds", "How long the oldest waiting token has waited", ["stage"])
 SESSIONS = Gauge("scribe_sessions", "Sessions connected to this gateway")
 CHUNKS = Counter("scribe_chunks_total", "Chunks appended to audio streams")
 REPEATED = Counter("scribe_repeated_chunks_total", "Chunks appended again after Redis had lost them")

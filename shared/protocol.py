@@ -109,6 +109,7 @@ class Problem(_Message):
     code: str
     message: str
     retryable: bool = False
+    retry_after_s: float | None = Field(default=None, description="when trying again makes sense")
 
 
 ServerMessage = Annotated[Ready | Pong | Problem | TranscriptEvent, Field(discriminator="type")]

@@ -55,6 +55,7 @@ _BY_WORD: dict[str, type[ScribeError]] = {
     "TAKEN": Replaced,
     "CONFLICT": BadInput,
     "OOM": Overloaded,
+    "MISCONF": RedisUnavailable,  # its disk is full
     # Those of a failover, or of a slot on its way to another shard.
     **dict.fromkeys(topology.MISLED, RedisUnavailable),
     "LOADING": RedisUnavailable,
@@ -220,6 +221,7 @@ def sync_client(settings: RedisSettings) -> SyncClient:
 
 
 _SCRIPT_NAMES = (
+    "admit",
     "append",
     "beat",
     "claim",
@@ -234,6 +236,7 @@ _SCRIPT_NAMES = (
     "restore",
     "settle",
     "take",
+    "waiting",
 )
 
 

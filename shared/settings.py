@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 # onnxruntime 1.29 and later send telemetry by default; set before anything imports it.
@@ -53,6 +54,52 @@ class GatewaySettings(BaseSettings):
         default=30.0, ge=0, description="audio of a session kept to be sent again should Redis lose it"
     )
     drain_s: float = Field(default=10.0, description="how long shutdown waits for sessions to finish")
+
+
+class AuthSettings(BaseSettings):
+    """SCRIBE_AUTH_KEYS_FILE, SCRIBE_AUTH_REQUIRED, …"""
+
+    model_config = SettingsConfigDict(env_prefix="SCRIBE_AUTH_", frozen=True)
+
+    keys_file: Path | None = Field(default=None, description="TOML with API keys; keys in Redis count too")
+    required: bool = Field(
+        default=False, description="let nobody in without credentials, even while no keys are configured"
+    )
+    origins: str = Field(
+        default="", description="browser origins to let in besides the gateway's own, by blanks"
+    )
+    open_metrics: bool = Field(default=False, description="/metrics without a key when not on loopback")
+    jwt_key_file: Path | None = Field(default=None, description="HS256 secret, or public key in PEM")
+    jwt_algorithm: Literal["HS256", "RS256", "ES256"] = "RS256"
+    jwt_audience: str = Field(default="", description="what `aud` must hold; required with a key file")
+    jwt_issuer: str = Field(default="", description="what `iss` must be; empty: anything")
+
+
+class LimitSettings(BaseSettings):
+    """SCRIBE_LIMITS_QUEUE_S, SCRIBE_LIMITS_SESSIONS, … 0 means no limit."""
+
+    model_config = SettingsConfigDict(env_prefix="SCRIBE_LIMITS_", frozen=True)
+
+    queue_s: float = Field(
+        default=3.0, ge=0, description="work waiting longer than this: the fleet takes no new sessions"
+    )
+    memory_share: float = Field(
+        default=0.9, gt=0, le=1, description="of Redis' maxmemory; above it no new sessions"
+    )
+    gateway_sessions: int = Field(default=0, ge=0, description="sessions connected to one gateway")
+    sessions: int = Field(default=0, ge=0, description="an owner's sessions at a time, on all gateways")
+    audio_s_per_day: float = Field(default=0, ge=0, description="an owner's audio, by UTC days")
+    frame_bytes: int = Field(default=0, ge=0, description="largest message")
+    messages_per_s: float = Field(default=2000, ge=0, description="of a session; ten seconds' worth at once")
+    session_s: float = Field(default=14_400, ge=0, description="longest session")
+
+
+class ClientSettings(BaseSettings):
+    """SCRIBE_KEY"""
+
+    model_config = SettingsConfigDict(env_prefix="SCRIBE_", frozen=True)
+
+    key: SecretStr | None = Field(default=None, description="what the tools show a gateway: API key or JWT")
 
 
 class WorkerSettings(BaseSettings):

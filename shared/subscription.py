@@ -37,6 +37,8 @@ class Subscription:
         self._deaf = False
         self._rebuilt_ms = -1000 * REBUILD_S
         self._task: asyncio.Task[None] | None = None
+        # redis-py's first subscribe opens the connection; of several at once all but the last subscribe on one nobody reads.
+        self._subscribing = asyncio.Lock()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="subscription")
@@ -116,7 +118,8 @@ class Subscription:
             if self._pubsub is None:
                 await self._clients.look_up()
                 self._pubsub = self._pubsub or self._clients.pubsub.pubsub()
-            await self._call("subscribe")(*channels)
+            async with self._subscribing:
+                await self._call("subscribe")(*channels)
 
     def _call(self, what: str) -> Any:
         return getattr(self._pubsub, f"s{what}" if self._clients.keys.sharded else what)

@@ -6,6 +6,7 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Callable, Sequence
 
 import structlog
 import uvloop
@@ -16,17 +17,20 @@ from shared.errors import ScribeError
 from shared.redis_client import connect
 from shared.settings import LogSettings, RedisSettings, WorkerSettings
 from workers import registry
+from workers.compute import AnyStage
 from workers.worker import Worker
 
 log = structlog.get_logger()
 
+Build = Callable[[Sequence[str], WorkerSettings], list[AnyStage]]
 
-async def serve(spec: str) -> None:
+
+async def serve(spec: str, build: Build) -> None:
     """Run until SIGTERM or SIGINT, then drain; a second signal exits at once."""
     settings = WorkerSettings()
     names = registry.parse(spec)
     clients = await connect(RedisSettings())
-    stages = registry.build(names, settings)
+    stages = build(names, settings)
     worker = Worker(clients, settings, stages, f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
     asked = asyncio.Event()
 
@@ -47,12 +51,13 @@ async def serve(spec: str) -> None:
     await clients.stop()
 
 
-def main() -> None:
+def main(build: Build = registry.build) -> None:
+    """`build` makes the stages; tests/chaos gives one whose engines load no model."""
     if len(sys.argv) != 2:
         sys.exit("usage: python -m workers frontend|acoustic|decoder|all|acoustic+decoder")
     logs.configure(LogSettings(), role="worker", stages=sys.argv[1])
     try:
-        uvloop.run(serve(sys.argv[1]))
+        uvloop.run(serve(sys.argv[1], build))
     except ScribeError as error:
         sys.exit(f"worker: {error}")
 

@@ -87,8 +87,8 @@ class LeaseKeeper:
             return
         for stage, schema in self._schemas.items():
             beat = json.dumps({"in_flight": int(self._held is not None), "schema": schema})
-            args = [self._consumer, HEARTBEAT_TTL_S * 1000, beat]
-            self._heartbeat(keys=[self._keys.workers(stage)], args=args)
+            ttl_ms = HEARTBEAT_TTL_S * 1000
+            self._heartbeat(keys=[self._keys.workers(stage)], args=[self._consumer, ttl_ms, beat])
 
     def _leave(self) -> None:
         for stage in self._schemas:

@@ -118,10 +118,10 @@ class Worker:
     async def _next(self) -> Token | None:
         if token := await self._queue.take():
             return token
-        first, *more = await self._queue.wait() or [None]
-        for token in more:  # a peer may be free, and one that dies takes only its own pass along
+        tokens = await self._queue.wait()
+        for token in tokens[1:]:  # a peer may be free, and one that dies takes only its own pass along
             await self._queue.hand_back(token)
-        return first
+        return tokens[0] if tokens else None
 
     def _hold(self, token: Token | None) -> None:
         self._token = token
@@ -146,7 +146,6 @@ class Worker:
     async def _sit_out(self, error: ScribeError) -> None:
         """Redis is away: wait a moment. Once it is back groups may be gone, and tokens ours in replies that never came."""
         log.warning("redis_unavailable", error=str(error), holding=self._token is not None)
-        self._peers.unheard()
         await asyncio.sleep(PAUSES_S[min(self._troubles, len(PAUSES_S) - 1)])
         self._troubles += 1
         # Each by itself: without memory the groups can't be made again, but they may be there.
@@ -155,6 +154,7 @@ class Worker:
                 await work()
             except ScribeError as still:
                 log.info("not_recovered_yet", error=str(still))
+        self._peers.unheard()
 
     async def _hand_back_unseen(self) -> None:
         for token in await self._queue.mine():

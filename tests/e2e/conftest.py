@@ -13,6 +13,7 @@ import websockets
 
 from gateway.app import create_app
 from gateway.gateway import Gateway
+from gateway.server import server_config
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings, WorkerSettings
 from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
@@ -60,15 +61,7 @@ def gateway_settings() -> GatewaySettings:
 @asynccontextmanager
 async def gateway_on_a_port(gateway: Gateway, settings: GatewaySettings) -> AsyncIterator[int]:
     """Serve a gateway on a real socket; gives its port."""
-    server = QuietServer(
-        uvicorn.Config(
-            create_app(gateway),
-            port=0,
-            ws="websockets-sansio",
-            ws_max_size=settings.frame_bytes,
-            log_config=None,
-        )
-    )
+    server = QuietServer(server_config(create_app(gateway), settings))
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn offers no event
         await asyncio.sleep(0.01)

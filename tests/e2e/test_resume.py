@@ -10,6 +10,7 @@ import websockets
 from gateway import registry
 from gateway.gateway import Gateway
 from gateway.registry import Registry
+from ops.client import StreamClient
 from shared.settings import GatewaySettings
 from tests.conftest import wait_until
 from tests.e2e.conftest import Fleet, gateway_on_a_port, rest, until
@@ -169,6 +170,7 @@ async def test_a_session_can_be_resumed_in_the_first_message(fleet):
 async def test_any_gateway_ends_the_sessions_of_one_that_was_killed(fleet, clients, monkeypatch):
     monkeypatch.setattr(registry, "TICK_S", 0.02)
     ready, heard = await first_part(fleet, 130_000)
+    await wait_until(lambda: not fleet.gateway._connections)
     await fleet.gateway._registry.stop()
     keys, session = clients.keys, ready["session"]
     assert await clients.meta_field(session, "status") == b"open"
@@ -223,3 +225,29 @@ async def test_two_clients_that_resume_at_once_do_not_spoil_the_session(fleet):
     ]
     assert whole
     assert all(each == expected(3) for each in whole)
+
+
+async def test_our_client_goes_on_by_itself_however_often_it_is_cut_off(fleet):
+    heard, cuts = [], 0
+    async with StreamClient(fleet.url) as client:
+
+        async def speak() -> None:
+            for at in range(0, len(AUDIO), 8_000):
+                await client.send(AUDIO[at : at + 8_000])
+            await client.flush("f")
+            await client.end()
+
+        speaking = asyncio.create_task(speak())
+        async for event in client:
+            heard.append(event.model_dump(mode="json", exclude_none=True))
+            if event.type in ("final", "speech_start") and cuts < 4:
+                cuts += 1
+                cut(client.socket)
+        await speaking
+
+    assert cuts == 4
+    assert [event["event"] for event in heard] == list(range(1, len(heard) + 1))
+    flushed = [event for event in heard if event["type"] == "flushed"]
+    assert [event["flush_id"] for event in flushed] == ["f"]
+    texts = [event["text"] for event in heard if event["type"] == "final"]
+    assert texts == [event["text"] for event in expected(3) if event["type"] == "final"]

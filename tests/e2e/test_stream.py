@@ -348,13 +348,14 @@ async def test_a_draining_gateway_is_not_ready_and_lets_sessions_finish(fleet):
         fleet.gateway.quiet()
         assert (await http.get("/readyz")).status_code == 503
         assert (await http.get("/healthz")).status_code == 200
-        async with fleet.connect() as late:
-            await rest(late)
+        with pytest.raises(websockets.InvalidStatus) as late:
+            await fleet.connect()
         await socket.send(talk().tobytes())
         await socket.send(END)
         messages = await rest(socket)
 
-    assert late.close_code == 1013
+    assert late.value.response.status_code == 503
+    assert late.value.response.headers["Retry-After"] == "1"
     assert texts(messages) == expected_texts(talk())
 
 
@@ -385,3 +386,19 @@ async def test_a_hole_in_the_channel_is_filled_from_the_stream(fleet):
     await lossy.stop()
 
     assert numbers == [message["event"] for message in messages]
+
+
+async def test_sessions_that_open_at_the_same_moment_all_hear_the_channel(fleet, monkeypatch):
+    """The stream, read again every 2 s, would hide a subscription that nobody reads."""
+    monkeypatch.setattr("shared.transcripts.CHECK_S", 60)
+
+    async def session() -> list[dict]:
+        async with fleet.connect() as socket:
+            await until(socket, "ready")
+            await socket.send(talk().tobytes())
+            await socket.send(END)
+            return await rest(socket)
+
+    sessions = await asyncio.wait_for(asyncio.gather(*(session() for _ in range(4))), 20)
+
+    assert [texts(messages) for messages in sessions] == [expected_texts(talk())] * 4

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.audio import AudioDecoder
+from gateway.place import Place, restart_at
 from shared.errors import BadInput
 from shared.protocol import SessionOptions
 
@@ -233,3 +234,24 @@ def test_noise_of_any_level_is_what_it_is_announced_as(level):
     )
     for encoding in ENCODINGS:
         assert len(decode(encoded(noise, encoding), [640], encoding=encoding)) == 16_000
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 44_100, 48_000])
+@pytest.mark.parametrize("flushed_at", [0, 7_001])
+def test_audio_taken_up_again_after_a_cut_continues_sample_for_sample(rate, flushed_at):
+    options = SessionOptions(sample_rate=rate)
+    sound = np.sin(np.arange(3 * rate) * 900 / rate) * 9000 + np.random.default_rng(1).normal(
+        0, 900, 3 * rate
+    )
+    pcm = sound.astype("<i2").tobytes()
+    unbroken = AudioDecoder(options)
+    whole = unbroken.feed(pcm[: 2 * flushed_at]) + (unbroken.finish() if flushed_at else b"")
+    place = Place(0, 0, flushed_at, len(whole) // 2)
+    whole += unbroken.feed(pcm[2 * flushed_at :]) + unbroken.finish()
+
+    for done in (place.base_ours + 1, 20_000, 33_333):
+        again = restart_at(place._replace(samples=done), rate)
+        decoder = AudioDecoder(options, taken=again.sample, skip=again.skip)
+        rest = decoder.feed(pcm[2 * again.sample :]) + decoder.finish()
+        difference = np.frombuffer(whole[2 * done :], "<i2").astype(int) - np.frombuffer(rest, "<i2")
+        assert np.abs(difference).max() <= 1  # of 65,536 steps: the filter rounds in blocks

@@ -7,7 +7,10 @@ from http import HTTPStatus
 import pytest
 from websockets.asyncio.server import serve
 
-from ops.client import StreamClient, stream_url
+from ops import client
+from ops.answers import stream_url
+from ops.client import StreamClient
+from ops.kept import Kept
 from ops.streaming import stream_pcm
 from shared.errors import BadInput, Misconfigured, Overloaded, StageFailed
 from shared.events import End, ErrorEvent, Final
@@ -137,7 +140,9 @@ async def test_an_error_event_ends_the_session_with_that_error():
     ("code", "error"),
     [(1008, BadInput), (1009, BadInput), (1013, Overloaded), (1011, StageFailed), (1000, StageFailed)],
 )
-async def test_a_close_before_the_end_event_is_an_error(code, error):
+async def test_a_close_before_the_end_event_is_an_error(monkeypatch, code, error):
+    monkeypatch.setattr(client, "RESUME_S", 0)
+
     async def handler(socket):
         await socket.send(READY)
         await socket.close(code, "because")
@@ -191,3 +196,24 @@ async def test_nobody_listening_says_how_to_start_a_gateway():
 )
 def test_gateway_addresses_are_completed(given, expected):
     assert stream_url(given, SessionOptions()).split("?")[0] == expected
+
+
+def test_what_is_sent_again_is_all_that_is_not_safe_with_flushes_at_their_places():
+    kept = Kept(SessionOptions())
+    kept.audio(bytes(range(8)))
+    kept.flush(Flush(id="a"))
+    kept.audio(bytes(range(8, 16)))
+    kept.flush(Flush(id="b"))
+    kept.audio(bytes(range(16, 20)))
+
+    assert list(kept.again(2, 0)) == [
+        bytes(range(4, 8)),
+        Flush(id="a"),
+        bytes(range(8, 16)),
+        Flush(id="b"),
+        bytes(range(16, 20)),
+    ]
+    kept.safe(6)
+    assert kept.samples == 6
+    assert list(kept.again(8, 1)) == [Flush(id="b"), bytes(range(16, 20))]
+    assert list(kept.again(8, 2)) == [bytes(range(16, 20))]
