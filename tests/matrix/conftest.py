@@ -24,9 +24,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in (*ALL, *OTHERS)]
-)
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in (*ALL, *OTHERS)])
 def place(request: pytest.FixtureRequest, places: Callable[[str], str]) -> str:
     """Name of where the test runs."""
     if request.param.startswith(ELSEWHERE.get(request.function.__name__, "nowhere")):
@@ -87,7 +85,11 @@ def _tls(folder: Path, enter: Callable[[AbstractContextManager], object]) -> str
         check=True,
         capture_output=True,
     )
-    options = {"tls-cert-file": str(certificate), "tls-key-file": str(key), "tls-ca-cert-file": str(certificate)}
+    options = {
+        "tls-cert-file": str(certificate),
+        "tls-key-file": str(key),
+        "tls-ca-cert-file": str(certificate),
+    }
     for program in programs().values():
         server = Server(program, options)
         server.options |= {"port": "0", "tls-port": str(server.port)}
