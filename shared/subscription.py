@@ -51,16 +51,22 @@ class Subscription:
     async def add(self, channel: str) -> None:
         """Returns when the server was asked. Raises RedisUnavailable, Misconfigured."""
         self._channels.add(channel)
-        self._some.set()
-        await self._subscribe([channel])
+        try:
+            await self._subscribe([channel])
+        finally:
+            self._some.set()
 
     async def remove(self, channel: str) -> None:
         self._channels.discard(channel)
         if not self._channels:
             self._some.clear()
-        if self._pubsub is not None:
-            with translated():
-                await self._call("unsubscribe")(channel)
+        try:
+            if self._pubsub is not None:
+                with translated():
+                    await self._call("unsubscribe")(channel)
+        except RedisUnavailable as error:  # then its connection is gone, and the next one does not ask for it
+            log.info("not_unsubscribed", error=str(error))
+            self._deaf = True
 
     def deaf(self) -> None:
         """Somebody knows of a message that did not come."""
