@@ -21,6 +21,8 @@ from redis.asyncio.sentinel import (
     SentinelManagedConnection,
     SentinelManagedSSLConnection,
 )
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
@@ -116,10 +118,10 @@ async def xread(cluster: Any, after: Mapping[str, str], block_ms: int) -> Any:
 
 
 def sentinel_of(address: Address) -> Sentinel | None:
-    """Short time-outs: the next Sentinel knows as much."""
+    """Short time-outs and no second try: the next Sentinel knows as much."""
     if address.kind != "sentinel":
         return None
-    options = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, **COMMON}
+    options = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 0), **COMMON}
     try:
         return Sentinel(address.nodes, sentinel_kwargs=options | address.sentinel_options)
     except TypeError as error:
