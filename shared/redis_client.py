@@ -79,6 +79,11 @@ class RedisClients:
             reply = await topology.xread(self.blocking, after, block_ms)
         return {stream.decode(): [i.decode() for i, _ in entries] for stream, entries in reply.items()}
 
+    async def infos(self, section: str) -> list[dict[str, Any]]:
+        """INFO of the server, or of each primary of a Cluster."""
+        with translated():
+            return await topology.infos(self.commands, section, cluster=self.cluster)
+
     async def meta_field(self, session: str, field: str) -> bytes | None:
         """One field of a session's meta hash; None when the session is gone."""
         with translated():

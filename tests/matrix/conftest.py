@@ -1,6 +1,7 @@
 """Every test of this folder runs on every kind of Redis that can be had here; each is started when first asked for."""
 
 import secrets
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -79,12 +80,13 @@ def _start(name: str, folder: Path, enter: Callable[[AbstractContextManager], ob
 def _tls(folder: Path, enter: Callable[[AbstractContextManager], object]) -> str:
     """Server and client each show a certificate of the same authority."""
     key, certificate = folder / "key.pem", folder / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        + ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate],
-        check=True,
-        capture_output=True,
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here, which makes the certificate")
+    words = (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
     )
+    command = ["openssl", *words.split(), "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
     options = {
         "tls-cert-file": str(certificate),
         "tls-key-file": str(key),

@@ -6,6 +6,7 @@ from shared.errors import Misconfigured, RedisUnavailable
 from shared.redis_client import RedisClients, connect
 from shared.settings import RedisSettings
 from shared.topology.address import parse
+from tests.rigs import Server
 
 
 @pytest.mark.parametrize(
@@ -14,11 +15,23 @@ from shared.topology.address import parse
         ("redis://h", "single", [("h", 6379)], "", {"host": "h", "port": 6379}),
         ("redis://u:p%40%2F@h:1/2", "single", [("h", 1)], "", {"username": "u", "password": "p@/", "db": 2}),
         ("redis://:p@[::1]:7/0", "single", [("::1", 7)], "", {"host": "::1", "password": "p"}),
-        ("rediss://h:1?ssl_check_hostname=no", "single", [("h", 1)], "", {"ssl": True, "ssl_check_hostname": False}),
+        (
+            "rediss://h:1?ssl_check_hostname=no",
+            "single",
+            [("h", 1)],
+            "",
+            {"ssl": True, "ssl_check_hostname": False},
+        ),
         ("unix:///run/redis.sock?db=3", "single", [], "", {"path": "/run/redis.sock", "db": 3}),
         ("unix://u:p@/run/redis.sock", "single", [], "", {"path": "/run/redis.sock", "username": "u"}),
         ("redis+sentinel://a,b:2/main/4", "sentinel", [("a", 26379), ("b", 2)], "main", {"db": 4}),
-        ("redis+sentinel://u:p@a/main", "sentinel", [("a", 26379)], "main", {"username": "u", "password": "p"}),
+        (
+            "redis+sentinel://u:p@a/main",
+            "sentinel",
+            [("a", 26379)],
+            "main",
+            {"username": "u", "password": "p"},
+        ),
         ("rediss+cluster://a:1,b:2", "cluster", [("a", 1), ("b", 2)], "", {"ssl": True}),
     ],
 )
@@ -31,9 +44,7 @@ def test_a_url_says_where_redis_is_and_how_to_get_in(url, kind, nodes, service, 
 
 def test_sentinels_have_their_own_user_and_the_same_certificates(tmp_path):
     (ca := tmp_path / "ca.pem").touch()
-    address = parse(
-        f"rediss+sentinel://u:p@a/main?sentinel_username=s&sentinel_password=q&ssl_ca_certs={ca}"
-    )
+    address = parse(f"rediss+sentinel://u:p@a/main?sentinel_username=s&sentinel_password=q&ssl_ca_certs={ca}")
 
     assert address.sentinel_options == {
         "username": "s", "password": "q", "ssl": True, "ssl_ca_certs": str(ca)
@@ -87,14 +98,18 @@ async def test_no_password_is_told_when_nobody_answers(url, capfd):
     with pytest.raises(RedisUnavailable) as raised:
         await connect(settings)
 
-    told = [str(raised.value), repr(raised.value.__cause__), repr(settings), str(parse(url)), repr(parse(url))]
+    told = [
+        str(raised.value),
+        repr(raised.value.__cause__),
+        repr(settings),
+        str(parse(url)),
+        repr(parse(url)),
+    ]
     assert "s3cret" not in "".join([*told, *capfd.readouterr()])
 
 
 @pytest.mark.parametrize("url", ["redis+cluster://{}", "redis://u:s3cret@{}"])
 async def test_a_server_of_another_kind_or_without_our_user_is_said(url):
-    from tests.rigs import Server
-
-    with Server() as server, pytest.raises(Misconfigured, match="no Redis Cluster|refused us") as raised:
+    with Server() as server, pytest.raises(Misconfigured, match=r"no Redis Cluster|refused us") as raised:
         await connect(RedisSettings(url=url.format(f"127.0.0.1:{server.port}")))
     assert "s3cret" not in str(raised.value)
