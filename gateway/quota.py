@@ -31,7 +31,8 @@ async def add_heard(clients: RedisClients, owner: str, audio_ms: int) -> int:
     """Add to today's audio (0: only ask); milliseconds of it so far."""
     key = clients.keys.heard(owner, time.strftime("%Y%m%d", time.gmtime(wall_ms() / 1000)))
     with translated():
-        pipe = clients.commands.pipeline(transaction=True)
+        # No transaction: redis-py's in a Cluster starts a thread with an event loop of its own for each command.
+        pipe = clients.commands.pipeline(transaction=False)
         pipe.incrby(key, audio_ms)
         pipe.expire(key, 2 * _DAY_S)
         total, _ = await pipe.execute()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any
 
 from ops.finding import Finding
+from ops.topology_check import check_topology
 from shared.clock import wall_ms
 from shared.errors import Misconfigured, RedisUnavailable, ScribeError
 from shared.redis_client import RedisClients, translated
@@ -12,6 +13,7 @@ from shared.settings import RedisSettings
 
 # XAUTOCLAIM and exclusive ranges came with 6.2.
 _OLDEST = (6, 2)
+_SHARDED = (7, 0)
 # Latency figures compare stamps of several machines: a skew beyond this makes them useless.
 _SKEW_MS = 100
 _SCRATCH_TTL_MS = 10_000
@@ -30,6 +32,7 @@ async def check_redis(settings: RedisSettings) -> AsyncIterator[Finding]:
         yield reached
         if reached.verdict == "failure":
             return
+        yield await check_topology(clients)
         yield await _policy(clients)
         yield await _rights(clients)
         yield await _partitions(clients)
@@ -46,23 +49,35 @@ async def _reachable(clients: RedisClients) -> Finding:
     try:
         with translated():
             await clients.commands.ping()
-            info: dict[str, Any] = await clients.commands.info("server")
+            await clients.look_up()
+        infos = await clients.infos("server")
     except ScribeError as error:
         advice = "check that the server runs, and user, password and address in SCRIBE_REDIS_URL"
         return Finding("Redis", "failure", str(error), advice)
-    compatible = str(info["redis_version"])
-    name = "Valkey" if "valkey_version" in info else "Redis"
-    found = f"{name} {info.get('valkey_version', compatible)}"
-    if tuple(map(int, compatible.split(".")[:2])) < _OLDEST:
+    versions = sorted({str(info["redis_version"]) for info in infos}, key=_version)
+    found = ", ".join(sorted({_named(info) for info in infos}))
+    if _version(versions[0]) < _OLDEST:
         return Finding("Redis", "failure", found, "upgrade to Redis 6.2 or later, or any Valkey")
+    if clients.keys.sharded and _version(versions[0]) < _SHARDED:
+        return Finding(
+            "Redis", "failure", found, "unset SCRIBE_REDIS_SHARDED_PUBSUB, which needs Redis 7.0 or later"
+        )
     return Finding("Redis", "ok", found)
 
 
+def _named(info: dict[str, Any]) -> str:
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    return f"{name} {info.get('valkey_version', info['redis_version'])}"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")[:2]))
+
+
 async def _policy(clients: RedisClients) -> Finding:
-    with translated():
-        info = await clients.commands.info("memory")
-    policy = str(info["maxmemory_policy"])
-    if policy != "noeviction":
+    policies = {str(info["maxmemory_policy"]) for info in await clients.infos("memory")}
+    policy = ", ".join(sorted(policies))
+    if policies != {"noeviction"}:
         advice = "set maxmemory-policy noeviction: eviction would delete audio and state of running sessions"
         return Finding("eviction", "failure", policy, advice)
     return Finding("eviction", "ok", policy)
@@ -86,6 +101,7 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "XRANGE", stream, "-", "+"
     yield "XLEN", stream
     yield "XINFO", "GROUPS", stream
+    yield "XREAD", "STREAMS", stream, "0"
     yield "XREADGROUP", "GROUP", "doctor", "doctor", "STREAMS", stream, ">"
     yield "XPENDING", stream, "doctor"
     yield "XCLAIM", stream, "doctor", "doctor", 0, "1-0"
@@ -98,6 +114,8 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "ZADD", clients.keys.open_sessions_of(sid), 1, sid
     yield "ZSCORE", clients.keys.open_sessions_of(sid), sid
     yield "ZRANGEBYSCORE", clients.keys.open_sessions_of(sid), 0, 1
+    yield "ZCARD", clients.keys.open_sessions_of(sid)
+    yield "ZREMRANGEBYSCORE", clients.keys.open_sessions_of(sid), 0, 0
     yield "ZREM", clients.keys.open_sessions_of(sid), sid
     yield "EXISTS", state
     yield "HGETALL", state
@@ -105,7 +123,7 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "SET", clients.keys.probe(), "1", "PX", _SCRATCH_TTL_MS
     yield "EXPIRE", state, _SCRATCH_TTL_MS // 1000
     yield "EVAL", _SCRIPT, 1, state
-    yield "PUBLISH", clients.keys.channel(sid), ""
+    yield "SPUBLISH" if clients.keys.sharded else "PUBLISH", clients.keys.channel(sid), ""
 
 
 async def _rights(clients: RedisClients) -> Finding:
@@ -129,11 +147,8 @@ async def _denied(clients: RedisClients, sid: str) -> AsyncIterator[str]:
     if await _is_denied(script(keys=[clients.keys.state(sid, "frontend")])):
         yield "EVALSHA"
         yield "SCRIPT LOAD"
-    if await _is_denied(_transaction(clients)):
-        yield "MULTI"
-        yield "EXEC"
     if await _is_denied(_subscribe(clients, clients.keys.channel(sid))):
-        yield "SUBSCRIBE"
+        yield "SSUBSCRIBE" if clients.keys.sharded else "SUBSCRIBE"
 
 
 async def _is_denied(command: Awaitable[Any]) -> bool:
@@ -148,16 +163,15 @@ async def _is_denied(command: Awaitable[Any]) -> bool:
     return False
 
 
-async def _transaction(clients: RedisClients) -> None:
-    async with clients.commands.client() as connection:
-        await connection.execute_command("MULTI")
-        await connection.execute_command("EXEC")
-
-
 async def _subscribe(clients: RedisClients, channel: str) -> None:
     async with clients.pubsub.pubsub() as subscription:
-        await subscription.subscribe(channel)
-        await subscription.get_message(timeout=1)
+        if clients.keys.sharded:
+            await subscription.ssubscribe(channel)
+            read = subscription.get_sharded_message if clients.cluster else subscription.get_message
+            await read(timeout=1)
+        else:
+            await subscription.subscribe(channel)
+            await subscription.get_message(timeout=1)
 
 
 async def _partitions(clients: RedisClients) -> Finding:

@@ -1,4 +1,4 @@
-"""What the rest knows of Redis: three clients, our scripts, its errors turned into ours. Only shared/topology imports redis too.
+"""What the rest knows of Redis: three clients, our scripts, our errors. Only shared/topology imports redis too.
 
 Three clients, because one set of rules does not fit all (research: redis-py 8 repeats commands by itself and times
 out longer BLOCKs):
@@ -7,38 +7,24 @@ out longer BLOCKs):
 - `pubsub` checks its connection's health, since a silent one looks like a quiet channel.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 import redis
-import redis.asyncio
-import redis.retry
-from redis.asyncio import Redis as Client
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 
-from shared.errors import (
-    BadInput,
-    Misconfigured,
-    Overloaded,
-    RedisUnavailable,
-    Replaced,
-    ScribeError,
-    SessionLost,
-    SessionOver,
-    Stale,
-)
+from shared.errors import Misconfigured, ScribeError
 from shared.keys import STAGES, Keys
 from shared.settings import RedisSettings
 from shared.topology import address as addresses
 from shared.topology import clients as topology
+from shared.topology.errors import translated
 from shared.topology.sync import SyncClient
 from shared.topology.watch import MasterWatch
 
-__all__ = ["BLOCK_MS", "GROUP", "Client", "RedisClients", "connect", "sync_client", "translated"]
+__all__ = ["BLOCK_MS", "GROUP", "RedisClients", "connect", "sync_client", "translated"]
 
 # One group name on every ready stream, so that one blocking read covers all stages of a fused worker
 # (ops/decisions/0002).
@@ -46,62 +32,6 @@ GROUP = "workers"
 
 # Short blocks, so that a silent server is noticed and a worker told to stop does not wait long.
 BLOCK_MS = 1000
-
-# Errors of our scripts and of servers that have no class in redis-py, by a word of the message.
-_BY_WORD: dict[str, type[ScribeError]] = {
-    "STALE": Stale,
-    "LOST": SessionLost,
-    "GONE": SessionOver,
-    "TAKEN": Replaced,
-    "CONFLICT": BadInput,
-    "OOM": Overloaded,
-    "MISCONF": RedisUnavailable,  # its disk is full
-    # Those of a failover, or of a slot on its way to another shard.
-    **dict.fromkeys(topology.MISLED, RedisUnavailable),
-    "LOADING": RedisUnavailable,
-    "CLUSTERDOWN": RedisUnavailable,
-    "TRYAGAIN": RedisUnavailable,
-    "MOVED": RedisUnavailable,
-    "NOGROUP": RedisUnavailable,
-    "NOPERM": Misconfigured,
-    "NOAUTH": Misconfigured,
-    "WRONGPASS": Misconfigured,
-}
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn redis-py's errors into ours: RedisUnavailable, Overloaded, Stale, BadInput, Misconfigured."""
-    try:
-        yield
-    except redis.OutOfMemoryError as error:
-        raise Overloaded("Redis is out of memory") from error
-    except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
-        raise Misconfigured(f"Redis refused us: {error}") from error
-    except (redis.ConnectionError, redis.TimeoutError) as error:
-        raise RedisUnavailable(f"Redis does not answer: {error}") from error
-    except (redis.exceptions.ClusterError, redis.RedisClusterException) as error:
-        raise _of_cluster(error) from error
-    except redis.ResponseError as error:
-        # A pipeline puts the command in front, a script's caller "ERR": the first word we know decides.
-        kind = next((_BY_WORD[word] for word in re.findall(r"[A-Z]+", str(error)) if word in _BY_WORD), None)
-        if kind is None:
-            raise
-        raise kind(str(error)) from error
-
-
-def _of_cluster(error: Exception) -> Exception:
-    """Of redis-py's own Cluster errors, those that mean a mistake of ours stay as they are."""
-    if isinstance(error.__cause__, redis.AuthenticationError):
-        return Misconfigured(f"Redis refused us: {error.__cause__}")
-    if "Cluster mode is not enabled" in str(error):
-        return Misconfigured(
-            "SCRIBE_REDIS_URL: this is no Redis Cluster, or its user may not call CLUSTER SLOTS; "
-            "for one server use redis://"
-        )
-    if any(word in str(error) for word in ("must map to the same", "No way to dispatch", "blocked")):
-        return error
-    return RedisUnavailable(f"Redis Cluster does not answer: {error}")
 
 
 class RedisClients:
@@ -137,11 +67,22 @@ class RedisClients:
         """Whether no command may touch two partitions."""
         return self.address.kind == "cluster"
 
+    async def look_up(self) -> None:
+        """Learn where the slots of a Cluster are now, for `pubsub`, which sends no commands that would tell."""
+        if self.cluster:
+            await self.pubsub.initialize()
+            await self.pubsub.nodes_manager.initialize()
+
     async def peek(self, after: Mapping[str, str], block_ms: int) -> dict[str, list[str]]:
         """Numbers of the newer entries of streams of one partition, taking none; {} after `block_ms` without any."""
         with translated():
             reply = await topology.xread(self.blocking, after, block_ms)
         return {stream.decode(): [i.decode() for i, _ in entries] for stream, entries in reply.items()}
+
+    async def infos(self, section: str) -> list[dict[str, Any]]:
+        """INFO of the server, or of each primary of a Cluster."""
+        with translated():
+            return await topology.infos(self.commands, section, cluster=self.cluster)
 
     async def meta_field(self, session: str, field: str) -> bytes | None:
         """One field of a session's meta hash; None when the session is gone."""
@@ -155,6 +96,7 @@ class RedisClients:
             self._watch.start()
         with translated():
             await self.commands.ping()
+            await self.look_up()
             if self.keys.sharded:
                 await self._try_sharded()
             await self._agree()

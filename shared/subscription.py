@@ -51,16 +51,22 @@ class Subscription:
     async def add(self, channel: str) -> None:
         """Returns when the server was asked. Raises RedisUnavailable, Misconfigured."""
         self._channels.add(channel)
-        self._some.set()
-        await self._subscribe([channel])
+        try:
+            await self._subscribe([channel])
+        finally:
+            self._some.set()
 
     async def remove(self, channel: str) -> None:
         self._channels.discard(channel)
         if not self._channels:
             self._some.clear()
-        if self._pubsub is not None:
-            with translated():
-                await self._call(self._pubsub, "unsubscribe")(channel)
+        try:
+            if self._pubsub is not None:
+                with translated():
+                    await self._call(self._pubsub, "unsubscribe")(channel)
+        except RedisUnavailable as error:  # then its connection is gone, and the next one does not ask for it
+            log.info("not_unsubscribed", error=str(error))
+            self._deaf = True
 
     def deaf(self) -> None:
         """Somebody knows of a message that did not come."""
@@ -91,7 +97,8 @@ class Subscription:
         with translated():
             message = await self._message()
         if message is None:
-            if mono_ms() - asked < 1000 * _POLL_S / 2:  # redis-py does not wait when it thinks it has no channel
+            # redis-py does not wait when it thinks that it has no channel
+            if mono_ms() - asked < 1000 * _POLL_S / 2:
                 await asyncio.sleep(_PAUSE_S)
             return
         channel = message["channel"].decode()
@@ -115,8 +122,8 @@ class Subscription:
 
     async def _subscribe(self, channels: list[str]) -> None:
         with translated():
-            if self._clients.cluster:
-                await self._clients.pubsub.initialize()
+            if self._pubsub is None:
+                await self._clients.look_up()
             async with self._subscribing:
                 pubsub = self._pubsub or self._clients.pubsub.pubsub()
                 await self._call(pubsub, "subscribe")(*channels)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import structlog
 
 from shared import metrics
+from shared.errors import RedisUnavailable, ScribeError
 from shared.redis_client import RedisClients, translated
 from shared.subscription import Subscription
 
@@ -20,6 +21,7 @@ log = structlog.get_logger()
 CHECK_S = 2.0
 # What the stream held and the channel did not bring after this time is not on its way: the connection is deaf.
 GRACE_S = 0.5
+OUTAGE_PAUSE_S = 0.2
 # A reader this far behind is served from the stream instead of from memory.
 QUEUE_LIMIT = 256
 _HEAD = len(b'{"event":')
@@ -54,7 +56,11 @@ class TranscriptHub:
         followers = self._followers.setdefault(session, set())
         followers.add(follower)
         if len(followers) == 1:
-            await self._subscription(session).add(self._clients.keys.channel(session))
+            try:
+                await self._subscription(session).add(self._clients.keys.channel(session))
+            except ScribeError:
+                await self.forget(follower)
+                raise
         return follower
 
     async def forget(self, follower: "Follower") -> None:
@@ -113,7 +119,14 @@ class Follower:
 
     async def __anext__(self) -> Numbered:
         while not self._closed:
-            event = await self._next()
+            try:
+                event = await self._next()
+            except RedisUnavailable as error:
+                # Who follows waits as for a silent session; what was said meanwhile is in the stream.
+                log.info("events_not_read", session=self.session, error=str(error))
+                self._stored = True
+                await asyncio.sleep(OUTAGE_PAUSE_S)
+                continue
             if event:
                 self._last = event.number
                 return event

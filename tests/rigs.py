@@ -190,10 +190,10 @@ class SentinelRig:
         port = max(ports, key=ports.count)
         return next(server for server in self.servers if server.port == port)
 
-    def failover(self) -> None:
-        """Planned: returns when the Sentinels name another master."""
+    def failover(self, *, coordinated: bool = False) -> None:
+        """Planned: returns when the Sentinels name another master. Coordinated, Valkey 9 and later: without loss."""
         before = self.master
-        self.sentinels[0].tell("SENTINEL", "FAILOVER", SERVICE)
+        self.sentinels[0].tell("SENTINEL", "FAILOVER", SERVICE, *["COORDINATED"] * coordinated)
         wait_for(lambda: self.master is not before)
 
     def kill_master(self) -> Server:

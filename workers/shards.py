@@ -10,7 +10,6 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from random import random
 
 import structlog
 
@@ -18,7 +17,7 @@ from shared.errors import ScribeError
 from shared.redis_client import BLOCK_MS, GROUP, RedisClients
 from shared.tasks import cancel
 from workers.peers import Peers
-from workers.tokens import Token, TokenQueue
+from workers.tokens import STEAL_MS, Token, TokenQueue
 
 log = structlog.get_logger()
 
@@ -37,6 +36,7 @@ class _Partition:
         self.streams = list(streams)
         self.seen: dict[str, deque[_Id]] = {stream: deque() for stream in streams}
         self.listed = False  # all that waits has been seen
+        self.looks = 0
         self.watcher: asyncio.Task[None] | None = None
 
     def oldest(self) -> _Id | None:
@@ -62,13 +62,14 @@ class ShardQueue(TokenQueue):
 
     async def take(self) -> Token | None:
         """The token that has waited longest, of our own partitions if they have any."""
-        waiting = [(p.oldest() or _UNKNOWN, random(), p) for p in self._mine.values()]
-        for _, _, partition in sorted(w for w in waiting if w[0] != _UNKNOWN or not w[2].listed):
+        waiting = [p for p in self._mine.values() if p.oldest() or not p.listed]
+        for partition in sorted(waiting, key=lambda p: (p.oldest() or _UNKNOWN, p.looks)):
+            partition.looks += 1
             if token := await self._take_of(partition):
                 return token
         for _ in range(min(_STEALS, len(self._theirs))):
             self._theirs.append(self._theirs.pop(0))
-            if token := await self._take_from(self._theirs[-1]):
+            if token := await self._take_from(self._theirs[-1], preferred=0):
                 return token
         return None
 
@@ -111,12 +112,12 @@ class ShardQueue(TokenQueue):
     async def _take_of(self, partition: _Partition) -> Token | None:
         # What is seen from here on may be newer than the answer.
         seen = {stream: ids[-1] for stream, ids in partition.seen.items() if ids}
-        token = await self._take_from(partition.streams)
+        token = await self._take_from(partition.streams, preferred=len(partition.streams))
         partition.gone({token.ready: _id(token.id)} if token else seen)
         return token
 
-    async def _take_from(self, streams: list[str]) -> Token | None:
-        reply = await self._clients.run("take", streams, [GROUP, self._consumer, len(streams)])
+    async def _take_from(self, streams: list[str], preferred: int) -> Token | None:
+        reply = await self._clients.run("take", streams, [GROUP, self._consumer, preferred, STEAL_MS])
         return self._taken(streams, reply)
 
     async def _watch(self, partition: _Partition) -> None:
@@ -152,3 +153,8 @@ class ShardQueue(TokenQueue):
 def _id(token: str) -> _Id:
     ms, _, seq = token.partition("-")
     return int(ms), int(seq)
+
+
+def token_queue(clients: RedisClients, stages: Sequence[str], consumer: str) -> TokenQueue:
+    """The queue for where Redis is."""
+    return (ShardQueue if clients.cluster else TokenQueue)(clients, stages, consumer)

@@ -72,7 +72,7 @@ class TokenQueue:
     async def take(self) -> Token | None:
         """The token that has waited longest, of our own streams if they have any."""
         order = [*self._own, *self._others]
-        reply = await self._clients.run("take", order, [GROUP, self._consumer, len(self._own)])
+        reply = await self._clients.run("take", order, [GROUP, self._consumer, len(self._own), 0])
         return self._taken(order, reply)
 
     async def wait(self) -> list[Token]:

@@ -22,8 +22,8 @@ from workers.compute import AnyStage
 from workers.lease import LeaseKeeper
 from workers.peers import Peers
 from workers.runner import Runner
-from workers.shards import ShardQueue
-from workers.tokens import Token, TokenQueue
+from workers.shards import token_queue
+from workers.tokens import Token
 
 log = structlog.get_logger()
 
@@ -49,8 +49,7 @@ class Worker:
         self._name = name
         self._lease_ms = int(settings.lease_s * 1000)
         self._peers = Peers(clients, name, self._lease_ms)
-        kind = ShardQueue if clients.cluster else TokenQueue
-        self._queue = kind(clients, list(schemas), name)
+        self._queue = token_queue(clients, list(schemas), name)
         self._leases = LeaseKeeper(clients.settings, schemas, name, settings.lease_s)
         self._runner = Runner(clients, stages, name, self._queue, self._peers)
         self._token: Token | None = None  # in hand

@@ -4,6 +4,9 @@
 -- ARGV  1 group  2 consumer that leaves ('' for none)  3 idle_ms: every other one that was silent for so long
 -- Returns how many were deleted. Whoever has a token pending stays, until it has been taken over.
 local gone = 0
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return gone -- the stream has vanished, and its consumers with it
+end
 for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local found = {}
   for i = 1, #consumer, 2 do

@@ -3,6 +3,7 @@
 -- and under overload its sessions starve. Ended tokens are deleted, so a stream holds little but what waits.
 -- KEYS  ready streams (all on one server; on Cluster the caller passes one partition at a time)
 -- ARGV  1 group  2 consumer  3 how many of the keys, from the first on, are preferred
+--       4 ms that a token must have waited to be taken from one of the others: its own worker may be about to
 -- Returns {index of the stream, token, fields, ms it has waited by this server's clock} or nil.
 -- The numbers of a stream never go back. After the server's clock has, those of a stream with later ones stand still and
 -- say nothing about age: until the clock has caught up, streams are then picked at random, or that one would starve.
@@ -31,18 +32,23 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function oldest(first, last)
+local function oldest(first, last, patience)
   local index, id
   local found, set_back = {}, false
   for i = first, last do
     if redis.call('XLEN', KEYS[i]) > 0 then
       local waiting = redis.call('XRANGE', KEYS[i], '(' .. last_delivered(KEYS[i]), '+', 'COUNT', 1)[1]
+      local age = waiting and now - tonumber(string.match(waiting[1], '%d+'))
+      if waiting and age < 0 then
+        set_back = true
+      elseif waiting and age < patience then
+        waiting = nil
+      end
       if waiting and (not id or older(waiting[1], id)) then
         index, id = i, waiting[1]
       end
       if waiting then
         found[#found + 1] = i
-        set_back = set_back or tonumber(string.match(waiting[1], '%d+')) > now
       end
     end
   end
@@ -50,7 +56,7 @@ local function oldest(first, last)
 end
 
 local preferred = tonumber(ARGV[3])
-local index = oldest(1, preferred) or oldest(preferred + 1, #KEYS)
+local index = oldest(1, preferred, 0) or oldest(preferred + 1, #KEYS, tonumber(ARGV[4]))
 if not index then
   return nil
 end

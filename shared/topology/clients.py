@@ -15,12 +15,14 @@ import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import (
     Sentinel,
     SentinelConnectionPool,
     SentinelManagedConnection,
     SentinelManagedSSLConnection,
 )
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
@@ -115,11 +117,20 @@ async def xread(cluster: Any, after: Mapping[str, str], block_ms: int) -> Any:
     return await cluster.execute_command("XREAD", *words, target_nodes=node)
 
 
+async def infos(client: Any, section: str, *, cluster: bool) -> list[dict[str, Any]]:
+    """INFO of the server, or of each primary."""
+    if not cluster:
+        return [await client.info(section)]
+    found = await client.info(section, target_nodes=client.PRIMARIES)
+    several = all(isinstance(each, dict) for each in found.values())
+    return list(found.values()) if several else [found]  # redis-py gives that of a single one as it is
+
+
 def sentinel_of(address: Address) -> Sentinel | None:
-    """Short time-outs: the next Sentinel knows as much."""
+    """Short time-outs and no second try: the next Sentinel knows as much."""
     if address.kind != "sentinel":
         return None
-    options = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, **COMMON}
+    options = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 0), **COMMON}
     try:
         return Sentinel(address.nodes, sentinel_kwargs=options | address.sentinel_options)
     except TypeError as error:

@@ -64,7 +64,11 @@ class SyncClient:
         if address.kind == "single":
             path = options.pop("path", None)
             return redis.Redis(unix_socket_path=path, **options)
-        timeouts = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
-        sentinel = Sentinel(address.nodes, sentinel_kwargs=COMMON | timeouts | address.sentinel_options)
+        asking = COMMON | {
+            "socket_timeout": 0.5,
+            "socket_connect_timeout": 0.5,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        sentinel = Sentinel(address.nodes, sentinel_kwargs=asking | address.sentinel_options)
         self._pool = SentinelConnectionPool(address.service, sentinel, **options)
         return redis.Redis.from_pool(self._pool)

@@ -9,7 +9,8 @@ from gateway.sessions import open_session
 from shared.errors import BadInput, Stale
 from shared.protocol import SessionOptions
 from shared.redis_client import GROUP
-from workers.tokens import Token, TokenQueue
+from workers.shards import token_queue
+from workers.tokens import Token
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def ingest(clients, held):
 
 
 def queue(clients, consumer="w1", stages=("frontend", "acoustic", "decoder")):
-    return TokenQueue(clients, stages, consumer)
+    return token_queue(clients, stages, consumer)
 
 
 async def commit(clients, token: Token, old, new, *, output=b"", events=(), status=""):
