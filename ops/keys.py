@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +33,7 @@ class Store(Protocol):
 
 
 class FileStore:
-    """A TOML file that only its owner may read; comments and order in it are kept."""
+    """A TOML file; comments and order in it are kept."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,12 +123,17 @@ def revoke(store: Store, key_id: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """In one step, so that no gateway reads half of it; mode 600."""
+    """In one step, so that no gateway reads half of it; a new file has mode 600."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+        if path.exists():  # the gateway's user must still be able to read it
+            before = path.stat()
+            shutil.copymode(path, temporary)
+            with suppress(PermissionError):
+                os.chown(temporary, before.st_uid, before.st_gid)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
