@@ -12,9 +12,10 @@ from gateway.bucket import Bucket
 from gateway.jwt_access import TokenReader
 from gateway.keyring import read_key_file
 from gateway.origin import check_origin, is_loopback
+from gateway.refusal import response_of
 from gateway.server import HEADER_BYTES, HEADERS, TARGET_BYTES, excess
 from shared.access import Key, Limits, id_in, new_secret
-from shared.errors import Forbidden, Misconfigured, Unauthorized
+from shared.errors import Forbidden, Misconfigured, RedisUnavailable, Unauthorized
 from shared.settings import AuthSettings, LimitSettings
 
 AUDIENCE = "streamscribe"
@@ -267,3 +268,11 @@ def test_a_bucket_without_a_rate_is_endless():
 )
 def test_heads_have_a_size(target, headers, status):
     assert excess(target, headers) == status
+
+
+def test_what_is_wrong_inside_is_not_told_outside():
+    for error in (RedisUnavailable("redis.internal:6379 refused scribe:hush"), Misconfigured("WRONGPASS hush")):
+        answer = response_of(error)
+
+        assert b"hush" not in answer.body
+        assert answer.status_code == (503 if error.retryable else 500)
