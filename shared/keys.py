@@ -18,6 +18,7 @@ INPUT_OF = {"frontend": "audio", "acoustic": "speech", "decoder": "encoded"}
 class Keys:
     prefix: str = "scribe"
     partitions: int = 16
+    sharded: bool = False  # SCRIBE_REDIS_SHARDED_PUBSUB
 
     def partition(self, sid: str) -> int:
         """CRC16 (XMODEM, the one Redis Cluster uses) of the session id, modulo the partitions."""
@@ -71,8 +72,12 @@ class Keys:
         return f"{self._tag(partition)}:dead"
 
     def channel(self, sid: str) -> str:
-        """Pub/sub channel of a session's transcript events. Part of the public contract."""
-        return f"{self.prefix}:transcripts:{sid}"
+        """Pub/sub channel of a session's transcript events. Part of the public contract.
+
+        A sharded one (SPUBLISH) has its partition's hash tag; that is how scripts tell it from others.
+        """
+        where = self._tag(self.partition(sid)) if self.sharded else self.prefix
+        return f"{where}:transcripts:{sid}"
 
     def workers(self, stage: str) -> str:
         """Hash worker -> heartbeat JSON; the key expires when nobody beats."""

@@ -24,3 +24,5 @@ RELAY = Histogram("scribe_relay_seconds", "Event committed to event at the gatew
 REFILLS = Counter("scribe_refills_total", "Holes in a channel filled from the events stream")
 REFUSED = Counter("scribe_refused_total", "Sessions or messages refused", ["code"])
 DROPPED = Counter("scribe_dropped_seconds_total", "Audio dropped and announced in gap events")
+RESUBSCRIBED = Counter("scribe_resubscribed_total", "Channel connections that were made anew, deaf or lost")
+MASTER_MOVED = Counter("scribe_redis_master_moved_total", "Failovers seen through Sentinel")

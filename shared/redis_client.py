@@ -1,4 +1,4 @@
-"""The only module that imports redis: connections, scripts, and its errors turned into ours.
+"""What the rest knows of Redis: three clients, our scripts, its errors turned into ours. Only shared/topology imports redis too.
 
 Three clients, because one set of rules does not fit all (research: redis-py 8 repeats commands by itself and times
 out longer BLOCKs):
@@ -8,7 +8,7 @@ out longer BLOCKs):
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
@@ -33,6 +33,10 @@ from shared.errors import (
 )
 from shared.keys import STAGES, Keys
 from shared.settings import RedisSettings
+from shared.topology import address as addresses
+from shared.topology import clients as topology
+from shared.topology.sync import SyncClient
+from shared.topology.watch import MasterWatch
 
 __all__ = ["BLOCK_MS", "GROUP", "Client", "RedisClients", "connect", "sync_client", "translated"]
 
@@ -43,8 +47,6 @@ GROUP = "workers"
 # Short blocks, so that a silent server is noticed and a worker told to stop does not wait long.
 BLOCK_MS = 1000
 
-_SCHEMES = ("redis://", "rediss://", "unix://")
-
 # Errors of our scripts and of servers that have no class in redis-py, by a word of the message.
 _BY_WORD: dict[str, type[ScribeError]] = {
     "STALE": Stale,
@@ -53,10 +55,14 @@ _BY_WORD: dict[str, type[ScribeError]] = {
     "TAKEN": Replaced,
     "CONFLICT": BadInput,
     "OOM": Overloaded,
-    "NOREPLICAS": RedisUnavailable,
     "MISCONF": RedisUnavailable,  # its disk is full
+    # Those of a failover, or of a slot on its way to another shard.
+    **dict.fromkeys(topology.MISLED, RedisUnavailable),
+    "LOADING": RedisUnavailable,
+    "CLUSTERDOWN": RedisUnavailable,
+    "TRYAGAIN": RedisUnavailable,
+    "MOVED": RedisUnavailable,
     "NOGROUP": RedisUnavailable,
-    "UNBLOCKED": RedisUnavailable,
     "NOPERM": Misconfigured,
     "NOAUTH": Misconfigured,
     "WRONGPASS": Misconfigured,
@@ -74,6 +80,8 @@ def translated() -> Iterator[None]:
         raise Misconfigured(f"Redis refused us: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise RedisUnavailable(f"Redis does not answer: {error}") from error
+    except (redis.exceptions.ClusterError, redis.RedisClusterException) as error:
+        raise _of_cluster(error) from error
     except redis.ResponseError as error:
         # A pipeline puts the command in front, a script's caller "ERR": the first word we know decides.
         kind = next((_BY_WORD[word] for word in re.findall(r"[A-Z]+", str(error)) if word in _BY_WORD), None)
@@ -82,28 +90,58 @@ def translated() -> Iterator[None]:
         raise kind(str(error)) from error
 
 
+def _of_cluster(error: Exception) -> Exception:
+    """Of redis-py's own Cluster errors, those that mean a mistake of ours stay as they are."""
+    if isinstance(error.__cause__, redis.AuthenticationError):
+        return Misconfigured(f"Redis refused us: {error.__cause__}")
+    if "Cluster mode is not enabled" in str(error):
+        return Misconfigured(
+            "SCRIBE_REDIS_URL: this is no Redis Cluster, or its user may not call CLUSTER SLOTS; "
+            "for one server use redis://"
+        )
+    if any(word in str(error) for word in ("must map to the same", "No way to dispatch", "blocked")):
+        return error
+    return RedisUnavailable(f"Redis Cluster does not answer: {error}")
+
+
 class RedisClients:
     """The three clients of one process, its scripts and its key names. Raises Misconfigured on a bad URL."""
 
     def __init__(self, settings: RedisSettings) -> None:
         self.settings = settings
-        self.keys = Keys(settings.prefix, settings.partitions)
+        self.keys = Keys(settings.prefix, settings.partitions, settings.sharded_pubsub)
         self.ttl_ms = settings.session_ttl_s * 1000
         jitter = ExponentialWithJitterBackoff(base=0.02, cap=0.5)
-        # redis-py's annotations are unions over every protocol version; ours says bytes, and tests say so too.
-        self.commands: Any = _client(settings, retry=Retry(jitter, 3), socket_timeout=2)
-        self.blocking: Any = _client(
-            settings, retry=Retry(NoBackoff(), 0), socket_timeout=BLOCK_MS / 1000 + 2
-        )
-        self.pubsub: Any = _client(
-            settings, retry=Retry(jitter, 3), socket_timeout=BLOCK_MS / 1000 + 2, health_check_interval=5
-        )
+        self.address = _address(settings)
+        sentinel = topology.sentinel_of(self.address)
+        patience = BLOCK_MS / 1000 + 2
+
+        def client(**options: Any) -> Any:
+            # redis-py's annotations are unions over every protocol version; ours says bytes, and tests say so too.
+            return topology.client(self.address, sentinel, **options)
+
+        self.commands = client(retry=Retry(jitter, 3), socket_timeout=2)
+        self.blocking = client(retry=Retry(NoBackoff(), 0), socket_timeout=patience)
+        self.pubsub = client(retry=Retry(jitter, 3), socket_timeout=patience, health_check_interval=5)
+        self._every = (self.commands, self.blocking, self.pubsub)
+        self._watch = MasterWatch(sentinel, self.address.service, self._every) if sentinel else None
         self._scripts = {name: self.commands.register_script(script_source(name)) for name in _SCRIPT_NAMES}
 
     async def run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run a script of shared/scripts; reloads it when the server forgot it."""
         with translated():
             return await self._scripts[script](keys=list(keys), args=list(args))
+
+    @property
+    def cluster(self) -> bool:
+        """Whether no command may touch two partitions."""
+        return self.address.kind == "cluster"
+
+    async def peek(self, after: Mapping[str, str], block_ms: int) -> dict[str, list[str]]:
+        """Numbers of the newer entries of streams of one partition, taking none; {} after `block_ms` without any."""
+        with translated():
+            reply = await topology.xread(self.blocking, after, block_ms)
+        return {stream.decode(): [i.decode() for i, _ in entries] for stream, entries in reply.items()}
 
     async def meta_field(self, session: str, field: str) -> bytes | None:
         """One field of a session's meta hash; None when the session is gone."""
@@ -112,9 +150,13 @@ class RedisClients:
         return value
 
     async def start(self) -> None:
-        """Create the consumer groups and agree with the deployment on what can't change later."""
+        """Create the consumer groups and agree with the deployment on what can't change later. Again is no harm."""
+        if self._watch:
+            self._watch.start()
         with translated():
             await self.commands.ping()
+            if self.keys.sharded:
+                await self._try_sharded()
             await self._agree()
             for partition in range(self.keys.partitions):
                 for stage in STAGES:
@@ -129,17 +171,30 @@ class RedisClients:
                 raise
 
     async def _agree(self) -> None:
-        mine = self.settings.partitions
-        await self.commands.hsetnx(self.keys.deployment(), "partitions", str(mine))
-        theirs = int(await self.commands.hget(self.keys.deployment(), "partitions") or 0)
-        if theirs != mine:
+        mine = {"partitions": self.settings.partitions, "sharded_pubsub": int(self.settings.sharded_pubsub)}
+        for name, value in mine.items():
+            await self.commands.hsetnx(self.keys.deployment(), name, str(value))
+            theirs = int(await self.commands.hget(self.keys.deployment(), name) or 0)
+            if theirs != value:
+                raise Misconfigured(
+                    f"this deployment has {name} = {theirs}, this process is set to {value}: set "
+                    f"SCRIBE_REDIS_{name.upper()}={theirs}, or another SCRIBE_REDIS_PREFIX for a new deployment"
+                )
+
+    async def _try_sharded(self) -> None:
+        try:
+            await self.commands.execute_command("SPUBLISH", self.keys.channel("probe"), "")
+        except redis.ResponseError as error:
+            if "unknown command" not in str(error):
+                raise
             raise Misconfigured(
-                f"this deployment has {theirs} partitions, this process is set to {mine}: "
-                f"set SCRIBE_REDIS_PARTITIONS={theirs}, or another SCRIBE_REDIS_PREFIX for a new deployment"
-            )
+                "SCRIBE_REDIS_SHARDED_PUBSUB needs Redis 7.0 or later, or any Valkey: this server has no SPUBLISH"
+            ) from error
 
     async def stop(self) -> None:
-        for client in (self.commands, self.blocking, self.pubsub):
+        if self._watch:
+            await self._watch.stop()
+        for client in self._every:
             await client.aclose()
 
 
@@ -154,13 +209,9 @@ async def connect(settings: RedisSettings) -> RedisClients:
     return clients
 
 
-def sync_client(settings: RedisSettings) -> "redis.Redis":
-    """A blocking client for the renewal thread, which must not depend on the event loop.
-
-    It repeats nothing but a command on a connection found dead: a longer wait here would outlast a lease.
-    """
-    options = {"socket_timeout": 1, "socket_connect_timeout": 1, "retry": redis.retry.Retry(NoBackoff(), 1)}
-    return redis.Redis.from_url(_checked(settings), protocol=3, legacy_responses=False, **options)
+def sync_client(settings: RedisSettings) -> SyncClient:
+    """A blocking client for the renewal thread, which must not depend on the event loop."""
+    return SyncClient(_address(settings))
 
 
 _SCRIPT_NAMES = (
@@ -188,15 +239,7 @@ def script_source(name: str) -> str:
     return (files("shared") / "scripts" / f"{name}.lua").read_text()
 
 
-def _checked(settings: RedisSettings) -> str:
+def _address(settings: RedisSettings) -> addresses.Address:
     if settings.partitions & (settings.partitions - 1) or not 1 <= settings.partitions <= 64:
         raise Misconfigured("SCRIBE_REDIS_PARTITIONS must be a power of two from 1 to 64")
-    if not settings.url.startswith(_SCHEMES):
-        raise Misconfigured(f"SCRIBE_REDIS_URL {settings.url!r}: expected one of {', '.join(_SCHEMES)}…")
-    return settings.url
-
-
-def _client(settings: RedisSettings, **options: Any) -> "Client":
-    return redis.asyncio.Redis.from_url(
-        _checked(settings), protocol=3, legacy_responses=False, socket_connect_timeout=2, **options
-    )
+    return addresses.parse(settings.url)

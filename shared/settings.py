@@ -17,12 +17,15 @@ class RedisSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SCRIBE_REDIS_", frozen=True)
 
     url: str = Field(
-        default="", description="redis://, rediss:// or unix://; empty: start an embedded server"
+        default="", description="see shared/topology/address.py; empty: start an embedded server", repr=False
     )
     prefix: str = Field(
         default="scribe", pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="of every key and channel"
     )
     partitions: int = Field(default=16, description="power of two, fixed when a deployment is created")
+    sharded_pubsub: bool = Field(
+        default=False, description="transcript channels in their partition's slot; for Cluster"
+    )
     session_ttl_s: int = Field(default=3600, ge=1, description="how long a silent session's keys live")
     data_dir: Path | None = Field(
         default=None, description="where the embedded server keeps its AOF; none: memory only"

@@ -6,19 +6,20 @@ next one; otherwise, and whenever a channel has been silent for a while, the eve
 
 import asyncio
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from shared import metrics
-from shared.errors import RedisUnavailable
 from shared.redis_client import RedisClients, translated
-from shared.tasks import cancel
+from shared.subscription import Subscription
 
 log = structlog.get_logger()
 
 # A silent channel is compared with the stream this often: one XRANGE of nothing.
 CHECK_S = 2.0
+# What the stream held and the channel did not bring after this time is not on its way: the connection is deaf.
+GRACE_S = 0.5
 # A reader this far behind is served from the stream instead of from memory.
 QUEUE_LIMIT = 256
 _HEAD = len(b'{"event":')
@@ -30,23 +31,22 @@ class Numbered(NamedTuple):
 
 
 class TranscriptHub:
-    """One pub/sub connection for all sessions that this process follows."""
+    """The subscriptions of all sessions that this process follows: one connection, or one for each partition."""
 
     def __init__(self, clients: RedisClients) -> None:
         self._clients = clients
-        self._pubsub: Any = clients.pubsub.pubsub(ignore_subscribe_messages=True)
+        # Sharded channels of different partitions may be on different servers.
+        count = clients.keys.partitions if clients.keys.sharded else 1
+        self._subscriptions = [Subscription(clients, self._route) for _ in range(count)]
         self._followers: dict[str, set[Follower]] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._first = asyncio.Event()
-        # redis-py's first subscribe opens the connection; of several at once all but the last subscribe on one nobody reads.
-        self._subscribing = asyncio.Lock()
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="transcript hub")
+        for subscription in self._subscriptions:
+            subscription.start()
 
     async def stop(self) -> None:
-        await cancel([self._task])
-        await self._pubsub.aclose()
+        for subscription in self._subscriptions:
+            await subscription.stop()
 
     async def follow(self, session: str, after: int = 0) -> "Follower":
         """Events after number `after`. Subscribes first and reads the stream then, so no event falls between."""
@@ -54,18 +54,18 @@ class TranscriptHub:
         followers = self._followers.setdefault(session, set())
         followers.add(follower)
         if len(followers) == 1:
-            with translated():
-                async with self._subscribing:
-                    await self._pubsub.subscribe(self._clients.keys.channel(session))
-        self._first.set()
+            await self._subscription(session).add(self._clients.keys.channel(session))
         return follower
 
     async def forget(self, follower: "Follower") -> None:
         followers = self._followers.get(follower.session, set())
         followers.discard(follower)
         if not followers and self._followers.pop(follower.session, None) is not None:
-            with translated():
-                await self._pubsub.unsubscribe(self._clients.keys.channel(follower.session))
+            await self._subscription(follower.session).remove(self._clients.keys.channel(follower.session))
+
+    def deaf(self, session: str) -> None:
+        """The session's channel did not bring what the stream holds."""
+        self._subscription(session).deaf()
 
     async def read(self, session: str, after: int, count: int = 200) -> list[Numbered]:
         """Stored events after number `after`."""
@@ -75,21 +75,8 @@ class TranscriptHub:
             )
         return [Numbered(int(i.split(b"-")[0]), fields[b"e"]) for i, fields in entries]
 
-    async def _run(self) -> None:
-        await self._first.wait()  # a connection without subscriptions cannot be read
-        while True:
-            try:
-                with translated():
-                    message = await self._pubsub.get_message(timeout=1.0)
-            except RedisUnavailable as error:
-                # redis-py reconnects and subscribes again by itself; followers find their holes.
-                log.warning("channel_connection_lost", error=str(error))
-                await asyncio.sleep(0.2)
-                continue
-            if message:
-                self._route(message["channel"].decode(), message["data"])
-            elif not self._followers:
-                await asyncio.sleep(0.05)
+    def _subscription(self, session: str) -> Subscription:
+        return self._subscriptions[self._clients.keys.partition(session) % len(self._subscriptions)]
 
     def _route(self, channel: str, raw: bytes) -> None:
         event = Numbered(int(raw[_HEAD : raw.index(b",")]), raw)
@@ -107,10 +94,13 @@ class Follower:
         self._queue: deque[Numbered] = deque()
         self._wake = asyncio.Event()
         self._stored = True  # the stream may hold something newer than the queue
+        self._owed = 0  # newest event of the stream that a silent channel has not brought
         self._closed = False
 
     def offer(self, event: Numbered) -> None:
         """Take a message of the channel. Never blocks; a reader too far behind goes back to the stream."""
+        if event.number >= self._owed:
+            self._owed = 0
         if len(self._queue) >= QUEUE_LIMIT:
             self._queue.clear()
             self._stored = True
@@ -152,11 +142,20 @@ class Follower:
             return None
         self._wake.clear()
         try:
-            async with asyncio.timeout(CHECK_S):
+            async with asyncio.timeout(GRACE_S if self._owed else CHECK_S):
                 await self._wake.wait()
         except TimeoutError:
-            self._stored = True
+            await self._check()
         return None
+
+    async def _check(self) -> None:
+        """The channel is silent: has the session said something?"""
+        if self._owed:
+            self._hub.deaf(self.session)
+            self._owed = 0
+        await self._refill(hole=False)
+        if self._queue:
+            self._owed = self._queue[-1].number
 
     async def _refill(self, *, hole: bool) -> None:
         stored = await self._hub.read(self.session, self._last)

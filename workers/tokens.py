@@ -61,22 +61,26 @@ class TokenQueue:
         """Whether some partitions are those of others."""
         return bool(self._others)
 
+    @property
+    def patience_ms(self) -> int:
+        """How long `wait` waits."""
+        return STEAL_MS if self.shares else BLOCK_MS
+
+    async def stop(self) -> None:
+        """End what watches the streams."""
+
     async def take(self) -> Token | None:
         """The token that has waited longest, of our own streams if they have any."""
         order = [*self._own, *self._others]
         reply = await self._clients.run("take", order, [GROUP, self._consumer, len(self._own)])
-        if not reply:
-            return None
-        index, token, fields, waited = reply
-        named = dict(zip(fields[::2], fields[1::2], strict=True))
-        return self._token(order[index - 1], token, named, waited)
+        return self._taken(order, reply)
 
     async def wait(self) -> list[Token]:
         """Block for tokens of our own, for a short time if there are others; several at once, one for each stream."""
-        streams, patience = self._own or self._others, STEAL_MS if self.shares else BLOCK_MS
+        streams = self._own or self._others
         with translated():
             reply = await self._clients.blocking.xreadgroup(
-                GROUP, self._consumer, dict.fromkeys(streams, ">"), count=1, block=patience
+                GROUP, self._consumer, dict.fromkeys(streams, ">"), count=1, block=self.patience_ms
             )
         return [
             self._token(stream.decode(), token, fields)
@@ -150,6 +154,14 @@ class TokenQueue:
             await self._clients.commands.xack(stream, GROUP, token)
             return None
         return self._token(stream, token, there[0][1]), entry["times_delivered"]
+
+    def _taken(self, streams: Sequence[str], reply: Any) -> Token | None:
+        """What take.lua gave."""
+        if not reply:
+            return None
+        index, token, fields, waited = reply
+        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        return self._token(streams[index - 1], token, named, waited)
 
     def _token(self, stream: str, token: bytes, fields: Mapping[bytes, bytes], waited: float = 0.0) -> Token:
         stage, partition = self._streams[stream]

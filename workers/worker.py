@@ -22,6 +22,7 @@ from workers.compute import AnyStage
 from workers.lease import LeaseKeeper
 from workers.peers import Peers
 from workers.runner import Runner
+from workers.shards import ShardQueue
 from workers.tokens import Token, TokenQueue
 
 log = structlog.get_logger()
@@ -48,7 +49,8 @@ class Worker:
         self._name = name
         self._lease_ms = int(settings.lease_s * 1000)
         self._peers = Peers(clients, name, self._lease_ms)
-        self._queue = TokenQueue(clients, list(schemas), name)
+        kind = ShardQueue if clients.cluster else TokenQueue
+        self._queue = kind(clients, list(schemas), name)
         self._leases = LeaseKeeper(clients.settings, schemas, name, settings.lease_s)
         self._runner = Runner(clients, stages, name, self._queue, self._peers)
         self._token: Token | None = None  # in hand
@@ -76,6 +78,7 @@ class Worker:
             for task in late:
                 task.cancel()
                 await asyncio.wait([task])
+        await self._queue.stop()
         try:
             async with asyncio.timeout(LAST_WORDS_S):
                 if self._token:

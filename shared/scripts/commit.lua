@@ -96,6 +96,6 @@ end
 redis.call('XACK', KEYS[1], ARGV[2], token)
 redis.call('XDEL', KEYS[1], token)
 for _, json in ipairs(numbered) do
-  redis.call('PUBLISH', ARGV[6], json)
+  redis.call(string.find(ARGV[6], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[6], json) -- sharded
 end
 return count

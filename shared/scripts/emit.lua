@@ -19,6 +19,6 @@ if ARGV[3] ~= '' then
 end
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 for _, json in ipairs(numbered) do
-  redis.call('PUBLISH', ARGV[1], json)
+  redis.call(string.find(ARGV[1], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[1], json) -- sharded
 end
 return count

@@ -52,6 +52,6 @@ redis.call('HSET', KEYS[1], 'events', count, 'shown', lasting)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 for _, json in ipairs(published) do
-  redis.call('PUBLISH', ARGV[1], json)
+  redis.call(string.find(ARGV[1], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[1], json) -- sharded
 end
 return count

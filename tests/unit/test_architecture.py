@@ -61,8 +61,13 @@ def test_stages_are_pure():
     assert {name: bad for name, bad in offenders.items() if bad} == {}
 
 
-def test_one_module_imports_redis():
-    assert users("redis") == {"shared/redis_client.py"}
+def test_one_module_and_its_topology_import_redis():
+    assert {path for path in users("redis") if not path.startswith("shared/topology/")} == {
+        "shared/redis_client.py"
+    }
+    assert users("shared.topology") - {f"shared/topology/{path.name}" for path in SOURCES} == {
+        "shared/redis_client.py"
+    }
 
 
 def test_one_module_reads_the_environment():

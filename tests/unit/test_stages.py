@@ -182,6 +182,15 @@ def test_a_flush_closes_the_utterance_with_its_last_sample_and_answers_with_its_
     assert events[-1]["flush_id"] == "f1"
 
 
+@pytest.mark.parametrize("groups", [[1] * 99, [2] * 50, [99]], ids=["one by one", "in twos", "at once"])
+def test_how_far_a_flush_has_come_does_not_depend_on_the_grouping(groups):
+    chunks = [*audio_chunks(speech(1.2, 3))[:-1], *[AudioChunk("flush", b"")] * 3]
+
+    events = Pipeline(stages()).run(chunks, groups)
+
+    assert [event["through_ms"] for event in events if event["type"] == "flushed"] == [1200] * 3
+
+
 def test_speech_goes_on_after_a_flush_without_saying_anything_twice():
     audio = speech(3.001)
     whole = audio_chunks(audio)[:-1]

@@ -132,6 +132,7 @@ class Frontend:
             return FrontendState(
                 endpointer=Endpointer(sample=after, floor=after), utterance=told.utterance, sent=after
             )
+        out.append(Through(end))  # told with the mark, whatever else is in this step
         out.append(FlushMark(chunk.payload.decode()) if chunk.kind == "flush" else EndMark(end))
         # The detector goes on in whole frames: the pending samples stay pending for it, but are sent already.
         return replace(told, endpointer=endpointer, held=state.held)
