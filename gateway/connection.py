@@ -170,7 +170,7 @@ class Connection:
         note(error, self._session)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             if self._socket.application_state is WebSocketState.CONNECTED:
-                await self._socket.send_text(problem_of(error).model_dump_json())
+                await self._socket.send_text(problem_of(error).model_dump_json(exclude_none=True))
 
     async def _close(self, code: int) -> None:
         with contextlib.suppress(RuntimeError):  # the client closed first

@@ -70,7 +70,7 @@ async def refuse(socket: WebSocket, error: ScribeError) -> None:
             await socket.send_denial_response(response_of(error))
             return
         await socket.accept(subprotocol=chosen_subprotocol(socket))
-        await socket.send_text(problem_of(error).model_dump_json())
+        await socket.send_text(problem_of(error).model_dump_json(exclude_none=True))
         await socket.close(close_code_of(error))
 
 

@@ -3,10 +3,11 @@
 import json
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from websockets.exceptions import ConnectionClosed
 
 from shared.errors import BadInput, Overloaded, ScribeError, StageFailed
+from shared.protocol import Problem
 
 
 def _kinds(kind: type[ScribeError] = ScribeError) -> dict[str, type[ScribeError]]:
@@ -25,6 +26,18 @@ _REFUSALS |= {1001: Overloaded, 1012: Overloaded, 1013: Overloaded}  # going awa
 def error_named(code: str, message: str) -> ScribeError:
     """Rebuild an error that came over the wire; one of a newer version is a StageFailed."""
     return _ERRORS.get(code, StageFailed)(message)
+
+
+def error_of(url: str, status: int, body: bytes) -> ScribeError:
+    """The error in a gateway's HTTP answer; of another server, what its status says."""
+    text = body.decode(errors="replace").strip()
+    try:
+        problem = Problem.model_validate_json(text)
+    except ValidationError:
+        kind = Overloaded if status in {429, 503} else BadInput
+        return kind(f"{url} refused the connection with HTTP {status}: {text[:200]}")
+    hint = {401: "; give a key with --key or SCRIBE_KEY", 403: "; another key may"}.get(status, "")
+    return error_named(problem.code, f"{url} refused: {problem.message}{hint}")
 
 
 def stream_url(url: str, options: BaseModel) -> str:

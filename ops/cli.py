@@ -2,10 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from ops.cli_keys import app as keys_app
+from ops.options import RedisUrl, Secret, Url, given, key_of
 from shared.errors import Overloaded, RedisUnavailable, ScribeError
 
 app = typer.Typer(
@@ -22,15 +24,7 @@ _NEXT: dict[type[ScribeError], str] = {
     Overloaded: "try again in a few seconds, or add workers",
 }
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="Gateway to use, http://host:port. Without it, a fleet of its own is started."
-    ),
-]
-RedisUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="redis://, rediss:// or unix://; default: SCRIBE_REDIS_URL.")
-]
+app.add_typer(keys_app, name="keys")
 
 
 def main() -> None:
@@ -73,8 +67,8 @@ def serve(
     from shared.settings import GatewaySettings, RedisSettings
 
     fleet = Fleet(
-        redis=RedisSettings(**_given(url=redis_url, data_dir=data_dir)),
-        gateway=GatewaySettings(**_given(host=host, port=port)),
+        redis=RedisSettings(**given(url=redis_url, data_dir=data_dir)),
+        gateway=GatewaySettings(**given(host=host, port=port)),
         layout=[worker_group(each) for each in worker] if worker else DEFAULT_LAYOUT,
     )
     raise typer.Exit(run(fleet))
@@ -123,6 +117,7 @@ def transcribe(
         Path | None, typer.Option(metavar="DIR", help="Write one file each; default: print.")
     ] = None,
     url: Url = None,
+    key: Secret = None,
     pace: Annotated[
         float, typer.Option(min=0, help="1: as fast as it was spoken; 0: as fast as it goes.")
     ] = 0.0,
@@ -137,7 +132,9 @@ def transcribe(
     if len(files) > 1 and output is None and form != "text":
         raise typer.BadParameter(f"several files as {form} need a folder to go to", param_hint="--output")
     errors = Console(stderr=True)
-    job = tool.Job(files=files, form=form, output=output, url=url, pace=pace, sessions=sessions)
+    job = tool.Job(
+        files=files, form=form, output=output, url=url, key=key_of(key), pace=pace, sessions=sessions
+    )
     with file_bars(errors) as progress:
         results = tool.transcribe(job, progress)
     raise typer.Exit(tool.print_results(job, results, errors))
@@ -149,15 +146,23 @@ def listen(
         str, typer.Argument(help="Session id, from the `ready` message or the gateway's log.")
     ],
     redis_url: RedisUrl = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Gateway to read from, instead of Redis.")
+    ] = None,
+    key: Secret = None,
     partials: Annotated[
         bool, typer.Option("--partials", help="Also print unfinished text when not on a terminal.")
     ] = False,
 ) -> None:
-    """Show a running session's captions until it ends, from its transcript channel."""
+    """Show a running session's captions until it ends, from its transcript channel or a gateway."""
     from ops.listen import listen as run
+    from ops.listen import listen_at
     from shared.settings import RedisSettings
 
-    run(session, RedisSettings(**_given(url=redis_url)), partials=partials or None)
+    if url is not None:
+        listen_at(url, session, key_of(key), partials=partials or None)
+    else:
+        run(session, RedisSettings(**given(url=redis_url)), partials=partials or None)
 
 
 @app.command()
@@ -166,6 +171,7 @@ def evaluate(
         Path, typer.Argument(help="Tab-separated, columns path and transcript; paths relative to it.")
     ],
     url: Url = None,
+    key: Secret = None,
     pace: Annotated[
         float, typer.Option(min=0, help="1: as fast as it was spoken; 0: as fast as it goes.")
     ] = 1.0,
@@ -201,6 +207,7 @@ def evaluate(
         pattern=pattern,
         limit=limit,
         url=url,
+        key=key_of(key),
         offline=offline,
         pace=pace,
         sessions=sessions,
@@ -216,7 +223,7 @@ def doctor(redis_url: RedisUrl = None) -> None:
     from ops.doctor import doctor as run
     from shared.settings import RedisSettings
 
-    raise typer.Exit(run(RedisSettings(**_given(url=redis_url))))
+    raise typer.Exit(run(RedisSettings(**given(url=redis_url))))
 
 
 @app.command()
@@ -227,11 +234,6 @@ def demo() -> None:
     from ops.demo import demo as run
 
     run(Console(highlight=False))
-
-
-def _given(**options: object) -> dict[str, Any]:
-    """Keep what was given on the command line; the rest comes from the environment."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _fail(message: str, advice: str) -> NoReturn:

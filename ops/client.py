@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
-from ops.answers import closed, error_named, stream_url
+from ops.answers import closed, error_named, error_of, stream_url
 from ops.kept import Kept
 from shared.clock import mono_ms
 from shared.errors import BadInput, Misconfigured, Overloaded, RedisUnavailable, ScribeError
@@ -53,11 +53,13 @@ class StreamClient:
         options: SessionOptions | None = None,
         *,
         connect_s: float = 10.0,
+        key: str | None = None,
     ) -> None:
         self.options = options or SessionOptions()
         self.url = stream_url(url, self.options)
         self._resume_url = url
         self._connect_s = connect_s
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._socket: ClientConnection | None = None
         self._ready: Ready | None = None
         self._kept = Kept(self.options)
@@ -134,17 +136,14 @@ class StreamClient:
         try:
             return await connect(
                 url,
+                additional_headers=self._headers,
                 proxy=None if local else True,
                 compression=None,  # speech samples do not deflate
                 ping_interval=None,  # a gateway that holds a socket back does not answer pings either
                 open_timeout=self._connect_s,
             )
         except InvalidStatus as error:
-            status, body = error.response.status_code, (error.response.body or b"").decode(errors="replace")
-            kind = Overloaded if status in {429, 503} else BadInput
-            raise kind(
-                f"{self.url} refused the connection with HTTP {status}: {body.strip()[:200]}"
-            ) from error
+            raise error_of(self.url, error.response.status_code, bytes(error.response.body or b"")) from error
         except InvalidURI as error:
             raise BadInput(
                 f"{self.url} is no gateway address: use http://host:port or ws://host:port"

@@ -31,6 +31,7 @@ class Plan(BaseModel):
     pattern: str = "*"
     limit: int | None = None
     url: str | None = Field(default=None, description="of a running gateway; none: start a fleet")
+    key: str | None = Field(default=None, description="API key or token for the gateway", repr=False)
     offline: bool = Field(default=False, description="whole utterances through the model, without the fleet")
     pace: float = 1.0
     sessions: int = 1
@@ -97,7 +98,7 @@ async def _one_session(plan: Plan, take: Take, url: str, decoder: MediaDecoder) 
     try:
         pcm = await asyncio.to_thread(_pcm, take, decoder)
         outcome.audio_s = len(pcm) / BYTES_PER_S
-        recording = await stream_pcm(url, pcm, pace=plan.pace)
+        recording = await stream_pcm(url, pcm, key=plan.key, pace=plan.pace)
     except ScribeError as error:
         return _failed(outcome, error)
     outcome.text = recording.text

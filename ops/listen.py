@@ -6,6 +6,7 @@ from rich.console import Console
 
 from ops.answers import error_named
 from ops.captions import Captions
+from ops.read_along import events_from
 from shared.errors import BadInput, Misconfigured
 from shared.events import End, ErrorEvent, parse_event
 from shared.redis_client import RedisClients, connect
@@ -22,6 +23,15 @@ def listen(
             "listening needs the fleet's Redis: give its address with --redis-url or SCRIBE_REDIS_URL"
         )
     asyncio.run(_listen(session, settings, Captions(console, partials=partials)))
+
+
+def listen_at(url: str, session: str, key: str | None, *, partials: bool | None) -> None:
+    """The same from a gateway, with its owner's key or one of scope `listen`. Raises what the gateway answers."""
+    with Captions(None, partials=partials) as captions:
+        for event in events_from(url, session, key):
+            captions.show(event)
+            if isinstance(event, ErrorEvent):
+                raise error_named(event.code, event.message)
 
 
 async def _listen(session: str, settings: RedisSettings, captions: Captions) -> None:

@@ -63,6 +63,7 @@ async def stream_pcm(
     pcm: bytes,
     *,
     options: SessionOptions | None = None,
+    key: str | None = None,
     pace: float = 0.0,
     stalled_s: float = 60.0,
     on_event: Callable[[Heard], None] = lambda _heard: None,
@@ -73,7 +74,7 @@ async def stream_pcm(
     Raises the server's ScribeError, or StageFailed when for `stalled_s` seconds nothing moves either way.
     """
     loop = asyncio.get_running_loop()
-    async with StreamClient(url, options) as client:
+    async with StreamClient(url, options, key=key) as client:
         recording = Recording(client.ready.session)
         try:
             async with asyncio.timeout(stalled_s) as stall:

@@ -22,6 +22,7 @@ class Job:
     form: Format = "text"
     output: Path | None = None  # folder; none: standard output
     url: str | None = None
+    key: str | None = None  # API key or token for the gateway
     pace: float = 0.0
     sessions: int = 2
 
@@ -96,7 +97,7 @@ async def _one_file(job: Job, file: Path, url: str, decoder: MediaDecoder, progr
     def heard(new: Heard) -> None:
         progress(file, new.event.through_ms / 1000, seconds)
 
-    recording = await stream_pcm(url, pcm, pace=job.pace, on_event=heard)
+    recording = await stream_pcm(url, pcm, key=job.key, pace=job.pace, on_event=heard)
     progress(file, seconds, seconds)
     return render(recording.finals, job.form)
 

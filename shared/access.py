@@ -9,7 +9,7 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -55,6 +55,11 @@ class Key(BaseModel):
     scopes: list[Scope] = Field(min_length=1)
     expires: AwareDatetime | None = Field(default=None, description="not valid from then on")
     limits: Limits = Limits()
+
+    @classmethod
+    def new(cls, secret: str, **fields: Any) -> "Key":
+        """A key with this secret. Raises pydantic.ValidationError."""
+        return cls(sha256=digest(secret), **fields)
 
     def fits(self, secret: str) -> bool:
         """Whether this is the key's secret; takes as long for a wrong one as for the right one."""

@@ -15,7 +15,7 @@ from gateway.app import create_app
 from gateway.gateway import Gateway
 from gateway.server import server_config
 from shared.redis_client import RedisClients
-from shared.settings import GatewaySettings, WorkerSettings
+from shared.settings import AuthSettings, GatewaySettings, LimitSettings, WorkerSettings
 from tests.fakes import LoudnessDetector, NumberVocabulary, PitchEngine
 from workers.stages.acoustic import Acoustic
 from workers.stages.decoder import Decoder
@@ -58,6 +58,16 @@ def gateway_settings() -> GatewaySettings:
     return GatewaySettings(port=0, drain_s=5, resume_s=0.5)
 
 
+@pytest.fixture
+def auth_settings() -> AuthSettings:
+    return AuthSettings()
+
+
+@pytest.fixture
+def limit_settings() -> LimitSettings:
+    return LimitSettings()
+
+
 @asynccontextmanager
 async def gateway_on_a_port(gateway: Gateway, settings: GatewaySettings) -> AsyncIterator[int]:
     """Serve a gateway on a real socket; gives its port."""
@@ -72,9 +82,14 @@ async def gateway_on_a_port(gateway: Gateway, settings: GatewaySettings) -> Asyn
 
 
 @pytest.fixture
-async def idle_fleet(clients: RedisClients, gateway_settings: GatewaySettings) -> AsyncIterator[Fleet]:
+async def idle_fleet(
+    clients: RedisClients,
+    gateway_settings: GatewaySettings,
+    auth_settings: AuthSettings,
+    limit_settings: LimitSettings,
+) -> AsyncIterator[Fleet]:
     """A gateway without workers."""
-    gateway = Gateway(clients, gateway_settings)
+    gateway = Gateway(clients, gateway_settings, auth_settings, limit_settings)
     async with gateway_on_a_port(gateway, gateway_settings) as port:
         fleet = Fleet(clients, gateway, port)
         yield fleet
