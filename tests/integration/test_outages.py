@@ -90,7 +90,7 @@ async def test_outages_longer_than_a_lease_count_as_nobodys_failure(own, server)
 
 def _has_judged(worker: Worker, since_ms: float) -> bool:
     """It has looked for silent peers since that moment, and since it believes their silence."""
-    looked = worker._sweep_at - worker._lease_ms / 2
+    looked = worker._sweep_at - worker._lease_ms / 4
     return looked > max(since_ms, worker._peers._judge_from)
 
 
