@@ -222,6 +222,7 @@ _SCRIPT_NAMES = (
     "commit",
     "emit",
     "forget",
+    "heal",
     "keepalive",
     "load",
     "open",
