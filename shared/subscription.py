@@ -91,9 +91,7 @@ class Subscription:
         with translated():
             message = await self._message()
         if message is None:
-            if (
-                mono_ms() - asked < 1000 * _POLL_S / 2
-            ):  # redis-py does not wait when it thinks it has no channel
+            if mono_ms() - asked < 1000 * _POLL_S / 2:  # redis-py does not wait when it thinks it has no channel
                 await asyncio.sleep(_PAUSE_S)
             return
         channel = message["channel"].decode()

@@ -18,7 +18,9 @@ OTHERS = ("unix socket", "acl user", "tls", "sentinel", "cluster", "cluster, sha
 RIGHTS = "on >s3cret:/ resetkeys ~t* resetchannels &t* +@all -@admin -@dangerous +info +flushall"
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in (*ALL, *OTHERS)])
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in (*ALL, *OTHERS)]
+)
 def place(request: pytest.FixtureRequest, places: Callable[[str], str]) -> str:
     """Name of where the test runs."""
     places(request.param)
@@ -77,11 +79,7 @@ def _tls(folder: Path, enter: Callable[[AbstractContextManager], object]) -> str
         check=True,
         capture_output=True,
     )
-    options = {
-        "tls-cert-file": str(certificate),
-        "tls-key-file": str(key),
-        "tls-ca-cert-file": str(certificate),
-    }
+    options = {"tls-cert-file": str(certificate), "tls-key-file": str(key), "tls-ca-cert-file": str(certificate)}
     for program in programs().values():
         server = Server(program, options)
         server.options |= {"port": "0", "tls-port": str(server.port)}
