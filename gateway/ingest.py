@@ -81,8 +81,11 @@ class Ingest:
         """See whether Redis still has what was appended, and this connection the session. Raises as `append` does."""
         keys, commands = self._clients.keys, self._clients.commands
         async with self._lock:
+            names = [keys.meta(self._session)]
+            for stage in STAGES:
+                names += [keys.state(self._session, stage), keys.ready_of(self._session, stage)]
+            fed = int(await self._clients.run("heal", names, [self._session, wall_ms()]))
             with translated():
-                fed = int(await commands.hget(keys.state(self._session, "frontend"), "fed") or 0)
                 status, holder = await commands.hmget(keys.meta(self._session), "status", "holder")
             if status is None:
                 raise SessionLost("Redis has lost the session, or it has expired: open a new one")

@@ -164,6 +164,7 @@ _SCRIPT_NAMES = (
     "commit",
     "emit",
     "forget",
+    "heal",
     "keepalive",
     "load",
     "open",

@@ -73,13 +73,13 @@ class ShardQueue(TokenQueue):
                 return token
         return None
 
-    async def wait(self) -> list[Token]:
+    async def wait(self, most_ms: float = BLOCK_MS) -> list[Token]:
         """Until one of our partitions has a new token; it is not taken yet."""
         self._watch_all()
         self._wake.clear()
         if not any(p.oldest() for p in self._mine.values()):
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.patience_ms / 1000):
+                async with asyncio.timeout(self.patience_ms(most_ms) / 1000):
                     await self._wake.wait()
         return []
 

@@ -61,10 +61,9 @@ class TokenQueue:
         """Whether some partitions are those of others."""
         return bool(self._others)
 
-    @property
-    def patience_ms(self) -> int:
-        """How long `wait` waits."""
-        return STEAL_MS if self.shares else BLOCK_MS
+    def patience_ms(self, most_ms: float) -> int:
+        """How long `wait` waits: not at all would be for ever."""
+        return max(1, min(STEAL_MS if self.shares else BLOCK_MS, int(most_ms)))
 
     async def stop(self) -> None:
         """End what watches the streams."""
@@ -75,12 +74,12 @@ class TokenQueue:
         reply = await self._clients.run("take", order, [GROUP, self._consumer, len(self._own), 0])
         return self._taken(order, reply)
 
-    async def wait(self) -> list[Token]:
+    async def wait(self, most_ms: float = BLOCK_MS) -> list[Token]:
         """Block for tokens of our own, for a short time if there are others; several at once, one for each stream."""
         streams = self._own or self._others
         with translated():
             reply = await self._clients.blocking.xreadgroup(
-                GROUP, self._consumer, dict.fromkeys(streams, ">"), count=1, block=self.patience_ms
+                GROUP, self._consumer, dict.fromkeys(streams, ">"), count=1, block=self.patience_ms(most_ms)
             )
         return [
             self._token(stream.decode(), token, fields)

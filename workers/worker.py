@@ -18,6 +18,7 @@ from shared.errors import Misconfigured, Overloaded, RedisUnavailable, ScribeErr
 from shared.events import ErrorEvent
 from shared.redis_client import RedisClients
 from shared.settings import WorkerSettings
+from shared.tasks import cancel
 from workers.compute import AnyStage
 from workers.lease import LeaseKeeper
 from workers.peers import Peers
@@ -74,9 +75,7 @@ class Worker:
         self.quiet()
         if self._task:
             _, late = await asyncio.wait([self._task], timeout=deadline_s)
-            for task in late:
-                task.cancel()
-                await asyncio.wait([task])
+            await cancel(late)
         await self._queue.stop()
         try:
             async with asyncio.timeout(LAST_WORDS_S):
@@ -118,7 +117,7 @@ class Worker:
     async def _next(self) -> Token | None:
         if token := await self._queue.take():
             return token
-        tokens = await self._queue.wait()
+        tokens = await self._queue.wait(self._sweep_at - mono_ms())
         for token in tokens[1:]:  # a peer may be free, and one that dies takes only its own pass along
             await self._queue.hand_back(token)
         return tokens[0] if tokens else None
@@ -165,7 +164,7 @@ class Worker:
         """Now and then: who does what, and what the dead have left behind."""
         if mono_ms() < self._sweep_at:
             return
-        self._sweep_at = mono_ms() + self._lease_ms / 2
+        self._sweep_at = mono_ms() + self._lease_ms / 4  # so that a lease and the look for it take 2.5 s
         if self._peers.judged:
             await self._take_over()
             await self._queue.divide(self._peers)

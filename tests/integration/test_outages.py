@@ -82,7 +82,8 @@ async def test_outages_longer_than_a_lease_count_as_nobodys_failure(own, server)
 
     for _ in range(3):
         await outage(server, 2 * STRICT.lease_s)
-        await wait_until(lambda since=clock.mono_ms(): _has_judged(peer, since))
+        back = clock.mono_ms()
+        await wait_until(lambda back=back: _has_judged(peer, back))
     detector.gate.set()
 
     await finish(session, owner, peer)
@@ -90,7 +91,7 @@ async def test_outages_longer_than_a_lease_count_as_nobodys_failure(own, server)
 
 def _has_judged(worker: Worker, since_ms: float) -> bool:
     """It has looked for silent peers since that moment, and since it believes their silence."""
-    looked = worker._sweep_at - worker._lease_ms / 2
+    looked = worker._sweep_at - worker._lease_ms / 4
     return looked > max(since_ms, worker._peers._judge_from)
 
 

@@ -237,6 +237,7 @@ async def test_poison_ends_its_own_session_and_nobody_else_notices(clients):
         await worker.stop(5)
 
     await healthy.check()
+    await poisoned.ingest.check()  # what looks for vanished tokens brings none of a session given up
     (event,) = await poisoned.events()
     assert (event["type"], event["code"], event["event"]) == ("error", "stage_failed", 1)
     assert "failed 3 times" in event["message"]
@@ -291,3 +292,16 @@ async def test_a_worker_recovers_from_a_flushed_server(clients):
     await worker.stop(5)
 
     await session.check()
+
+
+async def test_fifty_restarts_leave_no_pile_of_consumers(clients):
+    session = await Session.open(clients, 1)
+    for number in range(50):
+        await session.send()
+        worker = Worker(clients, SETTINGS, stages(), f"start {number}")
+        await worker.start()
+        await wait_until(lambda: nothing_is_pending(clients))
+        await worker.stop(5)
+
+    ready = clients.keys.ready_of(session.sid, "frontend")
+    assert await clients.commands.xinfo_consumers(ready, GROUP) == []
