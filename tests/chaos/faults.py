@@ -43,7 +43,7 @@ async def drain_a_worker(scene: Scene) -> None:
     scene.injections += 1
 
 
-def lose(command: str, one_in: int):  # noqa: ANN201
+def lose(command: str, one_in: int):
     """Of so many replies one; the command is executed."""
 
     async def start(scene: Scene) -> None:
@@ -86,7 +86,7 @@ async def forget_scripts(scene: Scene) -> None:
     scene.injections += 1
 
 
-def kill_clients(kind: str):  # noqa: ANN201
+def kill_clients(kind: str):
     async def kill(scene: Scene) -> None:
         await scene.redis.execute_command("CLIENT", "KILL", "TYPE", kind)
         scene.injections += 1
@@ -136,7 +136,9 @@ async def vanish(scene: Scene) -> None:
 
     async def one() -> None:
         with suppress(OSError):
-            async with connect(scene.fleet.urls[0].replace("http", "ws") + "/v1/stream?sample_rate=16000") as socket:
+            async with connect(
+                scene.fleet.urls[0].replace("http", "ws") + "/v1/stream?sample_rate=16000"
+            ) as socket:
                 await socket.send(bytes(3200))
                 scene.vanished.append(json.loads(await socket.recv())["session"])
                 socket.transport.abort()
@@ -183,11 +185,29 @@ async def move_slot(scene: Scene) -> None:
 
 FAULTS = (
     Fault("no fault", nothing),
-    Fault("kill -9 of a random worker every second", kill_a_worker, 1, for_s=60, clients=6, layout=(Group("all", 4),)),
+    Fault(
+        "kill -9 of a random worker every second",
+        kill_a_worker,
+        1,
+        for_s=60,
+        clients=6,
+        layout=(Group("all", 4),),
+    ),
     Fault("kill -9 of a worker, default lease", kill_a_worker, 8, for_s=8, stall_s=3.0),
     Fault("SIGTERM of a worker under load", drain_a_worker, 2, for_s=10, check=checks.drained),
-    Fault("SIGSTOP of a worker past its lease, then SIGCONT", pause_a_worker, 1, for_s=12, layout=(Group("all", 3),)),
-    Fault("poison chunk that crashes its worker", send_poison, settings={"SCRIBE_WORKER_LEASE_S": "0.5"}, check=checks.poisoned),
+    Fault(
+        "SIGSTOP of a worker past its lease, then SIGCONT",
+        pause_a_worker,
+        1,
+        for_s=12,
+        layout=(Group("all", 3),),
+    ),
+    Fault(
+        "poison chunk that crashes its worker",
+        send_poison,
+        settings={"SCRIBE_WORKER_LEASE_S": "0.5"},
+        check=checks.poisoned,
+    ),
     Fault("lost replies of XADD (append script)", lose("EVALSHA append", 6)),
     Fault("lost replies of XREADGROUP", lose("XREADGROUP", 4), layout=SPLIT),
     Fault("lost replies of the take script", lose("EVALSHA take", 20), layout=SPLIT),
@@ -206,6 +226,11 @@ FAULTS = (
     Fault("CLIENT KILL TYPE normal", kill_clients("normal"), 1),
     Fault("Redis out of memory for 3 s", fill_memory, for_s=8),
     Fault("subscriber that reads nothing for 3,000 events", stop_listening),
-    Fault("200 clients that connect and vanish", vanish, settings={"SCRIBE_GATEWAY_RESUME_S": "2"}, check=checks.vanished),
+    Fault(
+        "200 clients that connect and vanish",
+        vanish,
+        settings={"SCRIBE_GATEWAY_RESUME_S": "2"},
+        check=checks.vanished,
+    ),
     Fault("clock of a process stepped by an hour", step_the_clock, 1, for_s=8),
 )

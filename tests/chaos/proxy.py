@@ -121,7 +121,7 @@ class _Link:
         return b"" if self._silent else data
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, through) -> None:  # noqa: ANN001
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, through) -> None:
     while data := await reader.read(1 << 16):
         passed = await through(data)
         if passed is None:

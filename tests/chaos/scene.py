@@ -44,8 +44,17 @@ class Fault:
 
 
 class Scene:
-    def __init__(self, fault: Fault, seed: int, rig: Any, proxy: Proxy, fleet: Fleet, clients: RedisClients) -> None:
-        self.fault, self.seed, self.rig, self.proxy, self.fleet, self.clients = fault, seed, rig, proxy, fleet, clients
+    def __init__(
+        self, fault: Fault, seed: int, rig: Any, proxy: Proxy, fleet: Fleet, clients: RedisClients
+    ) -> None:
+        self.fault, self.seed, self.rig, self.proxy, self.fleet, self.clients = (
+            fault,
+            seed,
+            rig,
+            proxy,
+            fleet,
+            clients,
+        )
         self.random = random.Random(seed)
         self.talkers: list[Talker] = []
         self.injections = 0
@@ -53,7 +62,7 @@ class Scene:
         self.over = asyncio.Event()
 
     @property
-    def redis(self):  # noqa: ANN201 - redis-py's own
+    def redis(self):
         """Straight to the server."""
         return self.clients.commands
 
@@ -81,7 +90,9 @@ class Scene:
             number += self.fault.clients
 
     async def _inject(self) -> None:
-        await wait_until(lambda: len(self.talkers) >= self.fault.clients and all(t.heard for t in self.talkers))
+        await wait_until(
+            lambda: len(self.talkers) >= self.fault.clients and all(t.heard for t in self.talkers)
+        )
         while not self.over.is_set():
             await self.fault.inject(self)
             if self.fault.every_s is None:
@@ -116,7 +127,9 @@ async def scene(fault: Fault, seed: int, folder: Path) -> AsyncIterator[Scene]:
         single = isinstance(rig, Server)
         proxy = Proxy(rig.address if single else ("", 0), seed)
         await proxy.start()
-        fleet = Fleet(proxy.url if single else rig.url, fault.layout, fault.gateways, fault.settings, folder, seed)
+        fleet = Fleet(
+            proxy.url if single else rig.url, fault.layout, fault.gateways, fault.settings, folder, seed
+        )
         clients = await connect(RedisSettings(url=rig.url))
         try:
             await fleet.start(clients)

@@ -187,4 +187,6 @@ class Talker:
 
     def _sent_at(self, sample: int | None) -> float:
         """When this sample had left; the end of the talk for None."""
-        return next((at for at, total in self.sent if sample is not None and total > sample), self.sent[-1][0])
+        return next(
+            (at for at, total in self.sent if sample is not None and total > sample), self.sent[-1][0]
+        )

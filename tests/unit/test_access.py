@@ -271,7 +271,10 @@ def test_heads_have_a_size(target, headers, status):
 
 
 def test_what_is_wrong_inside_is_not_told_outside():
-    for error in (RedisUnavailable("redis.internal:6379 refused scribe:hush"), Misconfigured("WRONGPASS hush")):
+    for error in (
+        RedisUnavailable("redis.internal:6379 refused scribe:hush"),
+        Misconfigured("WRONGPASS hush"),
+    ):
         answer = response_of(error)
 
         assert b"hush" not in answer.body
