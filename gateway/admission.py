@@ -94,7 +94,9 @@ class Admission:
         return oldest
 
     async def _memory_share(self) -> float | None:
+        """Of the fullest server's maxmemory; None when none has a limit."""
         with translated():
             info = await self._clients.commands.info("memory")
-        limit = int(info.get("maxmemory", 0))
-        return int(info["used_memory"]) / limit if limit else None
+        servers = info.values() if self._clients.cluster else [info]
+        shares = [int(s["used_memory"]) / int(s["maxmemory"]) for s in servers if int(s["maxmemory"])]
+        return max(shares, default=None)

@@ -98,11 +98,15 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "ZADD", clients.keys.open_sessions_of(sid), 1, sid
     yield "ZSCORE", clients.keys.open_sessions_of(sid), sid
     yield "ZRANGEBYSCORE", clients.keys.open_sessions_of(sid), 0, 1
+    yield "ZCOUNT", clients.keys.open_sessions_of(sid), 0, 1
+    yield "ZREMRANGEBYSCORE", clients.keys.open_sessions_of(sid), 0, 1
     yield "ZREM", clients.keys.open_sessions_of(sid), sid
     yield "EXISTS", state
     yield "HGETALL", state
+    yield "HGETALL", clients.keys.access()
     yield ("TIME",)
     yield "SET", clients.keys.probe(), "1", "PX", _SCRATCH_TTL_MS
+    yield "INCRBY", clients.keys.probe(), 1
     yield "EXPIRE", state, _SCRATCH_TTL_MS // 1000
     yield "EVAL", _SCRIPT, 1, state
     yield "PUBLISH", clients.keys.channel(sid), ""
