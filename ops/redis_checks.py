@@ -115,6 +115,7 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "ZSCORE", clients.keys.open_sessions_of(sid), sid
     yield "ZRANGEBYSCORE", clients.keys.open_sessions_of(sid), 0, 1
     yield "ZCARD", clients.keys.open_sessions_of(sid)
+    yield "ZCOUNT", clients.keys.open_sessions_of(sid), 0, 1
     yield "ZREMRANGEBYSCORE", clients.keys.open_sessions_of(sid), 0, 0
     yield "ZREM", clients.keys.open_sessions_of(sid), sid
     yield "EXISTS", state

@@ -34,7 +34,8 @@ async def say(clients: RedisClients, session: str, what: str) -> None:
 async def deafen(hub: TranscriptHub, session: str) -> None:
     """The server forgets the subscription, and nobody here knows."""
     channel = hub._clients.keys.channel(session)
-    await hub._subscription(session)._call("unsubscribe")(channel)
+    subscription = hub._subscription(session)
+    await subscription._call(subscription._pubsub, "unsubscribe")(channel)
 
 
 def rebuilt() -> float:
