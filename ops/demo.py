@@ -11,7 +11,7 @@ from rich.table import Table
 from ops import scoring
 from ops.captions import Captions
 from ops.evaluate import latencies
-from ops.media import MediaDecoder
+from shared.media import MediaDecoder
 from ops.report import latency_table
 from ops.streaming import Heard, Recording, stream_pcm
 from ops.target import gateway_at

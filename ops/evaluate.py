@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ops import scoring
 from ops.manifests import Take, continuous, read_manifest
-from ops.media import RATE, MediaDecoder
+from shared.media import RATE, MediaDecoder
 from ops.progress import evaluation_bar
 from ops.report import Outcome, Report, build_report, print_report, write_details
 from ops.streaming import Heard, Recording, stream_pcm

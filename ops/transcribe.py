@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ops.formats import Format, render
-from ops.media import RATE, MediaDecoder
+from shared.media import RATE, MediaDecoder
 from ops.streaming import Heard, stream_pcm
 from ops.target import gateway_at
 from shared.errors import BadInput, ScribeError

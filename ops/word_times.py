@@ -19,7 +19,7 @@ from rich.console import Console
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from ops.manifests import Take, read_manifest
-from ops.media import RATE, MediaDecoder
+from shared.media import RATE, MediaDecoder
 from ops.streaming import stream_pcm
 from ops.target import gateway_at
 from shared.errors import ScribeError

@@ -14,7 +14,7 @@ import soundfile
 
 from ops.client import StreamClient
 from ops.embedded import EmbeddedRedis
-from ops.media import MediaDecoder
+from shared.media import MediaDecoder
 from ops.scoring import score
 from ops.streaming import send_paced
 from shared.events import parse_event
