@@ -109,7 +109,7 @@ def tried_commands(clients: RedisClients, sid: str) -> Iterator[tuple[Any, ...]]
     yield "XACK", stream, "doctor", "1-0"
     yield "XDEL", stream, "1-0"
     yield "XTRIM", stream, "MINID", "2-0"
-    yield "XSETID", stream, "1-0"
+    yield "DEL", clients.keys.events(sid)
     yield "XGROUP DELCONSUMER", stream, "doctor", "doctor"
     yield "ZADD", clients.keys.open_sessions_of(sid), 1, sid
     yield "ZSCORE", clients.keys.open_sessions_of(sid), sid

@@ -13,7 +13,7 @@ from shared.settings import LogSettings, RedisSettings
 from workers import tokens
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def logging() -> None:
     logs.configure(LogSettings(level="WARNING"))
 

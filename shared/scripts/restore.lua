@@ -32,10 +32,12 @@ for _, entry in ipairs(redis.call('XRANGE', KEYS[2], told[differs].id, '+')) do
   if fields[6] == '1' and tonumber(fields[4]) > lasting then
     fresh[#fresh + 1] = {n = fields[4], l = fields[6], e = fields[2]}
   end
-  redis.call('XDEL', KEYS[2], entry[1])
 end
-if redis.call('EXISTS', KEYS[2]) == 1 then
-  redis.call('XSETID', KEYS[2], (told[differs].number - 1) .. '-0')
+-- Made anew: a stream takes no entry below the highest it ever had (7.0 and later remember deleted ones, too).
+local before = redis.call('XRANGE', KEYS[2], '-', (told[differs].number - 1) .. '-0')
+redis.call('DEL', KEYS[2])
+for _, entry in ipairs(before) do
+  redis.call('XADD', KEYS[2], entry[1], unpack(entry[2]))
 end
 for i = differs, #told do
   redis.call('XADD', KEYS[2], told[i].id, 'e', told[i].e, 'n', told[i].n, 'l', told[i].l)

@@ -1,11 +1,12 @@
 """A TCP proxy between processes and a Redis: loses replies, cuts, delays."""
 
 import asyncio
+import hashlib
 import random
 
 import hiredis
 
-from shared.redis_client import script_sha
+from shared.redis_client import script_source
 
 # Most lost replies show as a lost connection; one in so many shows as silence, until the client's time-out.
 SILENT = 10
@@ -43,7 +44,7 @@ class Proxy:
         """From now on lose the reply of every so-manieth command: its name, or `EVALSHA script`. It is executed."""
         name, _, script = command.partition(" ")
         self._name, self._one_in = name.encode(), one_in
-        self._sha = script_sha(script)[1].encode() if script else b""
+        self._sha = hashlib.sha1(script_source(script).encode()).hexdigest().encode() if script else b""
 
     def heal(self) -> None:
         self._name, self.delay_s = b"", 0.0

@@ -53,7 +53,7 @@ TABLE: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     (("PUBSUB", "CHANNELS"), NOBODY),
     (("SWAPDB", "0", "1"), NOBODY),
     (("RENAME", META, "x"), NOBODY),
-    (("DEL", META), NOBODY),
+    (("DEL", META), ("gateway",)),
     (("GET", "somebody:else"), NOBODY),
     (("SET", "somebody:else", "1"), NOBODY),
     (("HGET", "somebody:else", "f"), NOBODY),
@@ -139,7 +139,7 @@ def test_a_user_is_off_until_it_has_a_password():
 
 # Who runs which script.
 SCRIPTS = {
-    "gateway": {"admit", "append", "claim", "emit", "keepalive", "open", "restore", "waiting"},
+    "gateway": {"admit", "append", "claim", "emit", "heal", "keepalive", "open", "restore", "waiting"},
     "worker": {"beat", "commit", "emit", "forget", "load", "peers", "renew", "settle", "take"},
 }
 

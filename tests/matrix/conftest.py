@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared.settings import RedisSettings
-from tests.e2e.conftest import fleet, gateway_settings, idle_fleet  # noqa: F401 - fixtures
+from tests.e2e.conftest import auth_settings, fleet, gateway_settings, idle_fleet, limit_settings  # noqa: F401 - fixtures
 from tests.rigs import ClusterRig, SentinelRig, Server
 from tests.servers import ALL, programs, version
 
