@@ -11,12 +11,12 @@ from rich.table import Table
 from ops import scoring
 from ops.captions import Captions
 from ops.evaluate import latencies
-from shared.media import MediaDecoder
 from ops.report import latency_table
 from ops.streaming import Heard, Recording, stream_pcm
 from ops.target import gateway_at
 from shared.errors import StageFailed
 from shared.events import Final, Partial
+from shared.media import MediaDecoder
 
 
 def demo(console: Console) -> None:

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from ops import scoring
 from ops.manifests import Take, continuous, read_manifest
-from shared.media import RATE, MediaDecoder
 from ops.progress import evaluation_bar
 from ops.report import Outcome, Report, build_report, print_report, write_details
 from ops.streaming import Heard, Recording, stream_pcm
 from ops.target import gateway_at
 from shared.errors import ScribeError
 from shared.events import Final, Partial
+from shared.media import RATE, MediaDecoder
 
 BYTES_PER_S = RATE * 2
 # Fast speech is 6 tokens per second; a model that repeats itself stops here.

@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 
 from ops.formats import Format, render
-from shared.media import RATE, MediaDecoder
 from ops.streaming import Heard, stream_pcm
 from ops.target import gateway_at
 from shared.errors import BadInput, ScribeError
+from shared.media import RATE, MediaDecoder
 
 _SUFFIX: dict[Format, str] = {"text": ".txt", "srt": ".srt", "vtt": ".vtt", "jsonl": ".jsonl"}
 

@@ -19,11 +19,11 @@ from rich.console import Console
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from ops.manifests import Take, read_manifest
-from shared.media import RATE, MediaDecoder
 from ops.streaming import stream_pcm
 from ops.target import gateway_at
 from shared.errors import ScribeError
 from shared.events import Word
+from shared.media import RATE, MediaDecoder
 
 I16 = npt.NDArray[np.int16]
 

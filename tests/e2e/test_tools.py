@@ -14,10 +14,10 @@ import soundfile
 
 from ops.client import StreamClient
 from ops.embedded import EmbeddedRedis
-from shared.media import MediaDecoder
 from ops.scoring import score
 from ops.streaming import send_paced
 from shared.events import parse_event
+from shared.media import MediaDecoder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

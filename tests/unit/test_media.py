@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from shared.media import MediaDecoder
 from shared.errors import BadInput
+from shared.media import MediaDecoder
 
 
 @pytest.fixture(scope="module")
