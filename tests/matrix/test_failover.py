@@ -30,9 +30,6 @@ SESSIONS = 6
 PACE_S = 0.06
 BEFORE_S = 1.0
 
-# An append is tried for 60 s. How long it took is measured elsewhere: on a busy machine Sentinels may vote twice, 12 s.
-GIVEN_UP_S = 30
-
 
 class Talk(Client):
     """What a gateway does for one session, with how long its slowest append took."""
@@ -93,7 +90,7 @@ async def test_what_only_the_old_master_had_at_a_planned_failover_is_sent_again(
     """Between the promotion and the Sentinels' word the old master goes on with the other replica: about a second."""
     with SentinelRig() as rig:
         outcome = await under_load(rig.url, lambda: asyncio.to_thread(rig.failover))
-    assert outcome.stall_s < GIVEN_UP_S
+    assert outcome.stall_s < 3
 
 
 async def test_a_coordinated_failover_loses_nothing_acknowledged():
@@ -101,14 +98,14 @@ async def test_a_coordinated_failover_loses_nothing_acknowledged():
     with SentinelRig() as rig:
         outcome = await under_load(rig.url, lambda: asyncio.to_thread(rig.failover, coordinated=True))
     assert outcome.repeated == 0
-    assert outcome.stall_s < GIVEN_UP_S
+    assert outcome.stall_s < 4
 
 
 async def test_a_killed_master_loses_nothing_acknowledged():
     with SentinelRig() as rig:
         outcome = await under_load(rig.url, lambda: asyncio.to_thread(rig.kill_master))
     assert outcome.repeated == 0
-    assert outcome.stall_s < GIVEN_UP_S
+    assert outcome.stall_s < 4
 
 
 async def test_a_killed_primary_of_a_cluster_loses_nothing_acknowledged():
@@ -116,7 +113,7 @@ async def test_a_killed_primary_of_a_cluster_loses_nothing_acknowledged():
         slot = rig.slot_of("{p00}")
         outcome = await under_load(rig.url, lambda: asyncio.to_thread(rig.kill_primary, slot))
     assert outcome.repeated == 0
-    assert outcome.stall_s < GIVEN_UP_S
+    assert outcome.stall_s < 6  # node time-out 2 s
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["plain channels", "sharded channels"])
@@ -125,7 +122,7 @@ async def test_a_planned_failover_in_a_cluster_loses_nothing(sharded):
         slot = rig.slot_of("{p00}")
         outcome = await under_load(rig.url, lambda: asyncio.to_thread(rig.failover, slot), sharded=sharded)
     assert outcome.repeated == 0
-    assert outcome.stall_s < GIVEN_UP_S
+    assert outcome.stall_s < 2
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["plain channels", "sharded channels"])
@@ -139,4 +136,4 @@ async def test_slots_that_move_under_load_lose_nothing(sharded):
 
         outcome = await under_load(rig.url, fault, sharded=sharded)
     assert outcome.repeated == 0
-    assert outcome.stall_s < GIVEN_UP_S
+    assert outcome.stall_s < 2
