@@ -74,9 +74,8 @@ class Admission:
         while True:
             try:
                 await self.look()
-            except (
-                ScribeError
-            ) as error:  # readiness says so by itself; what was measured last may be wrong by now
+            except ScribeError as error:
+                # Readiness says so by itself; what was measured last may be wrong by now.
                 self._late = 0
                 log.warning("queue_not_measured", why=str(error))
             except Exception:

@@ -15,7 +15,7 @@ from gateway.gateway import Gateway
 from gateway.server import BoundedHeads
 from shared.errors import ScribeError
 
-# As gateway/ingest.py makes them.
+# As gateway/sessions.py makes them.
 SESSION = re.compile(r"[0-9a-f]{32}")
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shared.access import Key
 from shared.errors import Misconfigured, ScribeError
 from shared.redis_client import RedisClients, translated
+from shared.tasks import cancel
 
 log = structlog.get_logger()
 
@@ -62,9 +63,7 @@ class KeyRing:
         """Nothing to stop taking: running sessions still need the keys."""
 
     async def stop(self, _deadline_s: float = 0) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel([self._task])
 
     def find(self, key_id: str) -> Key | None:
         return self._from_file.get(key_id) or self._from_redis.get(key_id)
@@ -86,7 +85,11 @@ class KeyRing:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(RELOAD_S)
-            await self.reload()
+            try:
+                await self.reload()
+            except Exception:
+                # The top of the loop: without it a revoked key would open the door for ever.
+                log.exception("key_ring_failed")
 
     async def _read_redis(self) -> None:
         with translated():

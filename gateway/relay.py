@@ -52,9 +52,8 @@ class Relay:
             fields = json.loads(event.raw)
             kind = fields["type"]
             if self._repeats(fields) and event.raw != self._doubted:
-                self._doubted = (
-                    event.raw
-                )  # if it is what the stream holds after all, it comes again, and is told
+                # If it is what the stream holds after all, it comes again, and is told.
+                self._doubted = event.raw
                 await self.restore()
                 continue
             lasts = kind != "partial"

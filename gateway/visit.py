@@ -102,9 +102,8 @@ class Visit:
             try:
                 await self._count()
                 await self._sit(0)
-            except (
-                ScribeError
-            ) as error:  # it goes on: a session is not ended because its use can't be counted
+            except ScribeError as error:
+                # It goes on: a session is not ended because its use can't be counted.
                 log.warning("use_not_counted", session=self.session, why=str(error))
 
     async def _count(self) -> None:

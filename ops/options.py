@@ -11,7 +11,11 @@ Url = Annotated[
     ),
 ]
 RedisUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="redis://, rediss:// or unix://; default: SCRIBE_REDIS_URL.")
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://; default: SCRIBE_REDIS_URL.",
+    ),
 ]
 Secret = Annotated[
     str | None,

@@ -49,6 +49,7 @@ class Fleet:
         self,
         url: str,
         layout: Sequence[Group],
+        *,
         gateways: int,
         settings: Mapping[str, str],
         folder: Path,

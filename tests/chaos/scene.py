@@ -45,16 +45,10 @@ class Fault:
 
 class Scene:
     def __init__(
-        self, fault: Fault, seed: int, rig: Any, proxy: Proxy, fleet: Fleet, clients: RedisClients
+        self, fault: Fault, seed: int, *, rig: Any, proxy: Proxy, fleet: Fleet, clients: RedisClients
     ) -> None:
-        self.fault, self.seed, self.rig, self.proxy, self.fleet, self.clients = (
-            fault,
-            seed,
-            rig,
-            proxy,
-            fleet,
-            clients,
-        )
+        self.fault, self.seed = fault, seed
+        self.rig, self.proxy, self.fleet, self.clients = rig, proxy, fleet, clients
         self.random = random.Random(seed)
         self.talkers: list[Talker] = []
         self.injections = 0
@@ -128,12 +122,17 @@ async def scene(fault: Fault, seed: int, folder: Path) -> AsyncIterator[Scene]:
         proxy = Proxy(rig.address if single else ("", 0), seed)
         await proxy.start()
         fleet = Fleet(
-            proxy.url if single else rig.url, fault.layout, fault.gateways, fault.settings, folder, seed
+            proxy.url if single else rig.url,
+            fault.layout,
+            gateways=fault.gateways,
+            settings=fault.settings,
+            folder=folder,
+            seed=seed,
         )
         clients = await connect(RedisSettings(url=rig.url))
         try:
             await fleet.start(clients)
-            yield Scene(fault, seed, rig, proxy, fleet, clients)
+            yield Scene(fault, seed, rig=rig, proxy=proxy, fleet=fleet, clients=clients)
         finally:
             await fleet.stop()
             await clients.stop()

@@ -19,8 +19,8 @@ async def test_survives(fault: Fault, tmp_path):
         await stage.play()
         try:
             await (fault.check or unharmed)(stage)
-        except BaseException:
-            print(stage.fleet.log.read_text()[-8000:])
+        except BaseException as failure:
+            failure.add_note(stage.fleet.log.read_text()[-8000:])
             raise
         note = report.note(stage)
     assert note["longest_stall_s"] <= fault.stall_s
