@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 SCRIBE := $(VENV)/bin/streamscribe
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo serve test matrix servers check clean
+.PHONY: help install demo serve test chaos matrix servers check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,9 @@ serve: $(STAMP)  ## gateway and workers on http://127.0.0.1:8080 until Ctrl-C
 
 test: $(STAMP)  ## every test but those of matrix and chaos
 	$(PY) -m pytest --ignore=tests/matrix -m 'not chaos'
+
+chaos: $(STAMP)  ## faults of every kind on a fleet of processes (docs/reliability.md)
+	$(PY) -m pytest tests/chaos -m chaos -n 2
 
 matrix: $(STAMP)  ## the tests of Redis, on every kind of it that is here (first: make servers)
 	$(PY) -m pytest tests/matrix -n 2 --dist loadgroup

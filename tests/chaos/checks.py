@@ -42,7 +42,7 @@ async def told_and_recovered(scene: Scene) -> None:
     """What is gone is said to be gone, in words; who comes afterwards is served."""
     lost = [talker for talker in scene.talkers if talker.events[-1:] and talker.events[-1]["type"] != "end"]
     assert lost
-    for talker in scene.talkers:
+    for talker in list(scene.talkers):
         if talker in lost:
             assert [problem["code"] for problem in talker.problems] == ["session_lost"]
             scene.talkers.remove(talker)

@@ -1,13 +1,18 @@
-"""What each fault's run came to: one JSON file per fault, and the table made of them."""
+"""What each fault's run came to: one JSON file per fault. `python -m tests.chaos.report` puts them into docs/reliability.md."""
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.faults import FAULTS
 from tests.chaos.scene import Scene
 
-RESULTS = Path(os.environ.get("CHAOS_RESULTS", Path(__file__).parents[2] / ".chaos"))
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(os.environ.get("CHAOS_RESULTS", ROOT / ".chaos"))
+PAGE = ROOT / "docs/reliability.md"
+_TABLE = re.compile(r"(?<=<!-- table -->\n).*(?=<!-- /table -->)", re.DOTALL)
 
 
 def note(scene: Scene) -> dict[str, Any]:
@@ -27,3 +32,21 @@ def note(scene: Scene) -> dict[str, Any]:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{scene.fault.slug}.json").write_text(json.dumps(found, indent=1))
     return found
+
+
+def table() -> str:
+    """Markdown of all rows. Raises FileNotFoundError when a fault has not been run."""
+    lines = [
+        "| fault | times | sessions | chunks | chunks lost | events | duplicated | longest stall | test |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for fault in FAULTS:
+        found = json.loads((RESULTS / f"{fault.slug}.json").read_text())
+        counts = ["injections", "sessions", "chunks", "chunks_lost", "events", "events_duplicated"]
+        cells = [fault.name, *(f"{found[name]:,}" for name in counts), f"{found['longest_stall_s']:.2f} s"]
+        lines.append(f"| {' | '.join(cells)} | `test_survives[{fault.slug}]` |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(_TABLE.sub(lambda _: table(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")

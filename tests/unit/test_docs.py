@@ -143,7 +143,7 @@ def test_variables_named_anywhere_exist():
 def test_the_table_of_commands_has_every_command():
     commands = {
         f"streamscribe {command.name or command.callback.__name__}" for command in app.registered_commands
-    }
+    } | {f"streamscribe {group.name}" for group in app.registered_groups}
 
     assert set(rows(section(README, "Use it"))) == commands
 
@@ -157,11 +157,18 @@ def test_the_table_of_keys_has_every_key():
         keys.probe(),
         keys.dead(0),
         keys.open_sessions(0),
+        keys.access(),
+        keys.seats("<owner>"),
+        keys.heard("<owner>", "<day>"),
     ]
     names += [key for stage in STAGES for key in (keys.ready(0, stage), keys.workers(stage))]
     stages = "|".join(STAGES)
     named = {
-        re.sub(rf"(state|ready|workers):(?:{stages})$", r"\1:<stage>", re.sub(r"p\d\d", "pNN", n))
+        re.sub(
+            rf"(state|ready|workers):(?:{stages})$",
+            r"\1:<stage>",
+            re.sub(r"use:[0-9a-f]{32}", "use:<owner>", re.sub(r"p\d\d", "pNN", n)),
+        )
         for n in names
     }
 
