@@ -39,7 +39,7 @@ class Keys:
         return self._session(sid, INPUT_OF[stage])
 
     def state(self, sid: str, stage: str) -> str:
-        """Hash: seq (done), fed (newest input), keep (oldest input needed), token (out), version (its writer), blob.
+        """Hash: seq (done), fed (newest input), keep (oldest input needed), token (out), version (token and seq of its commit), blob.
 
         The frontend's also: at (where the client is after `fed`), over (its audio has ended).
         """

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    version: str  # the token whose commit wrote this state
+    version: str  # token and seq of the commit that wrote this state
     state: Any
     inputs: tuple[tuple[int, Any], ...]  # (seq, input) kept back
 

@@ -151,7 +151,9 @@ class Runner:
         metrics.COMMITS.labels("ok").inc()
         metrics.COMMIT.observe((mono_ms() - began) / 1000)
         for link in links:
-            self._pool.put(session, link.stage, Hot(token.id, link.hot.state, link.hot.inputs))
+            self._pool.put(
+                session, link.stage, Hot(f"{token.id}:{link.new_seq}", link.hot.state, link.hot.inputs)
+            )
 
 
 def _loaded(part: Sequence[Any], hot: Hot | None) -> Loaded:

@@ -37,7 +37,9 @@ end
 redis.call('PEXPIRE', KEYS[2], ttl)
 local live = {}
 for link = 1, links do
-  redis.call('HSET', state(link), 'seq', arg(link, 2), 'keep', arg(link, 3), 'blob', arg(link, 4), 'version', token)
+  -- With seq: tokens of two stages made in one millisecond have the same number, and a stage is committed with either.
+  local version = token .. ':' .. arg(link, 2)
+  redis.call('HSET', state(link), 'seq', arg(link, 2), 'keep', arg(link, 3), 'blob', arg(link, 4), 'version', version)
   local output = arg(link, 5)
   if output ~= '' then
     local to_state, to_input = onward.state, onward.input

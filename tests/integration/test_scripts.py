@@ -326,14 +326,28 @@ async def test_a_worker_with_the_current_version_reads_only_new_input(clients, s
     who = [GROUP, "w1"]
 
     ((seq, fed, version, current, blob, entries),) = await clients.run(
-        "load", names, [token.id, *who, first.id]
+        "load", names, [token.id, *who, f"{first.id}:1"]
     )
 
-    assert (seq, fed, version.decode(), current.decode(), blob) == (1, 2, first.id, token.id, b"")
+    assert (seq, fed, version.decode(), current.decode(), blob) == (1, 2, f"{first.id}:1", token.id, b"")
     assert [i for i, _ in entries] == [b"2-0"]
     ((*_, blob, entries),) = await clients.run("load", names, [token.id, *who, ""])
     assert blob == b"blob"
     assert await clients.run("load", names, ["0-1", *who, ""]) is None
+
+
+async def test_two_commits_under_equal_token_numbers_are_two_versions(clients, session, ingest):
+    """A frontend's token, which fuses the acoustic stage, and an acoustic one of the same millisecond."""
+    await ingest.append("audio", b"one", 0)
+    token = await queue(clients).take()
+    await commit(clients, token, 0, 1)
+    state = clients.keys.state(session, "frontend")
+    before = await clients.commands.hget(state, "version")
+    await ingest.append("audio", b"two", 0)
+    await clients.commands.hset(state, "token", token.id)  # as that of another stream would be
+    await commit(clients, token, 1, 2)
+
+    assert await clients.commands.hget(state, "version") != before
 
 
 async def test_tokens_of_many_sessions_are_taken_in_turn(clients):
