@@ -19,8 +19,10 @@ from shared.tasks import cancel
 
 log = structlog.get_logger()
 
-# How often deadlines are renewed, and overdue sessions looked for.
+# How often, at least, deadlines are renewed, and overdue sessions looked for.
 TICK_S = 1.0
+# Within the wait; one that was late, or failed, must not end a session that another gateway serves.
+_TICKS_A_WAIT = 4
 
 
 class Registry:
@@ -55,7 +57,7 @@ class Registry:
             except Exception:
                 # The top of the loop: without it no session would ever be renewed or ended again.
                 log.exception("registry_failed")
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(min(TICK_S, self._wait_s / _TICKS_A_WAIT))
 
     async def tick(self) -> None:
         """Renew what is served here, and end what nobody renews."""

@@ -5,6 +5,7 @@
 redis.call('HSET', KEYS[1], 'status', 'open', 'holder', '1', 'events', '0', 'lasting', '0', unpack(ARGV, 4))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local time = redis.call('TIME')
-redis.call('ZADD', KEYS[2], time[1] * 1000 + ARGV[3], ARGV[1])
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[2], now + ARGV[3], ARGV[1])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 return 1

@@ -11,7 +11,9 @@ import websockets
 from gateway import registry
 from gateway.gateway import Gateway
 from gateway.registry import Registry
+from gateway.sessions import open_session
 from ops.client import StreamClient
+from shared.protocol import SessionOptions
 from shared.settings import GatewaySettings
 from tests.conftest import wait_until
 from tests.e2e.conftest import Fleet, gateway_on_a_port, rest, until
@@ -198,6 +200,23 @@ async def test_a_session_that_is_served_is_renewed_however_little_happens(fleet,
         await wait_until(lambda: _later(clients, name, ready["session"], before))
         await socket.send(END)
         await rest(socket)
+
+
+async def test_a_short_wait_is_renewed_more_often_than_it_lasts(clients):
+    held = await open_session(clients, SessionOptions(), wait_s=0.4)
+    serving, other = (Registry(clients, GatewaySettings(resume_s=0.4)) for _ in range(2))
+    serving.add(held)
+    name = clients.keys.open_sessions_of(held.session)
+    opened = await clients.commands.zscore(name, held.session)
+
+    async def renewed_for_long() -> bool:
+        await other.tick()
+        return await _later(clients, name, held.session, opened + 1200)
+
+    await serving.start()
+    await wait_until(renewed_for_long)
+    await serving.stop()
+    assert await clients.meta_field(held.session, "holder") == b"1"
 
 
 async def _ended(clients, session: str) -> bool:

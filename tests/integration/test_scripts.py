@@ -52,6 +52,14 @@ async def state(clients, session, stage="frontend"):
     return await clients.commands.hgetall(clients.keys.state(session, stage))
 
 
+async def test_a_new_session_waits_its_whole_time_for_its_client(clients):
+    seconds, micros = await clients.commands.time()
+    sid = (await open_session(clients, SessionOptions(), wait_s=0.5)).session
+    deadline = await clients.commands.zscore(clients.keys.open_sessions_of(sid), sid)
+
+    assert deadline >= seconds * 1000 + micros // 1000 + 500
+
+
 async def test_a_session_has_one_token_however_many_chunks_wait(clients, session, ingest):
     for _ in range(3):
         await ingest.append("audio", b"..", 0)
