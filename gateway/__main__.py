@@ -14,7 +14,7 @@ import uvloop
 from gateway.app import create_app
 from gateway.gateway import Gateway
 from gateway.server import server_config
-from shared import logs
+from shared import heap, logs
 from shared.errors import ScribeError
 from shared.redis_client import connect
 from shared.settings import GatewaySettings, LogSettings, RedisSettings
@@ -45,6 +45,7 @@ async def serve() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    heap.settle()
     running = asyncio.create_task(server.serve(), name="uvicorn")
     asking = asyncio.create_task(asked.wait(), name="signals")
     await asyncio.wait([running, asking], return_when=asyncio.FIRST_COMPLETED)

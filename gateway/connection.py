@@ -188,6 +188,10 @@ class Connection:
         if self._held:
             self._registry.remove(self._held)
         log.info("session_closed", session=self._session)
+        # A cancelled task's error remembers this connection: without them its audio is freed now, not when Python next
+        # looks for cycles.
+        self._tasks.clear()
+        self._relay = self._intake = self._feeding = None
 
     @property
     def _session(self) -> str | None:

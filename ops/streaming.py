@@ -39,9 +39,9 @@ class Recording:
 
 
 async def send_paced(
-    client: StreamClient, pcm: bytes, *, pace: float, on_sent: Callable[[int], None]
+    client: StreamClient, pcm: bytes, *, pace: float, on_sent: Callable[[int], None] = lambda _size: None
 ) -> None:
-    """Send s16le samples in frames of 80 ms, then `end`.
+    """Send s16le samples in frames of 80 ms.
 
     With pace 1 each frame leaves when its last sample would have been recorded, on a schedule from one start:
     a late frame does not delay the following ones. Pace 2 is twice as fast, 0 as fast as the server reads.
@@ -55,7 +55,6 @@ async def send_paced(
         piece = pcm[at : at + frame]
         await client.send(piece)
         on_sent(len(piece))
-    await client.end()
 
 
 async def stream_pcm(
@@ -85,6 +84,7 @@ async def stream_pcm(
 
                 async def send() -> None:
                     await send_paced(client, pcm, pace=pace, on_sent=moved)
+                    await client.end()
                     recording.end_sent_ms = wall_ms()
 
                 sender = asyncio.create_task(send())

@@ -12,7 +12,7 @@ import structlog
 import uvloop
 from prometheus_client import start_http_server
 
-from shared import logs
+from shared import heap, logs
 from shared.errors import ScribeError
 from shared.redis_client import connect
 from shared.settings import LogSettings, RedisSettings, WorkerSettings
@@ -43,6 +43,7 @@ async def serve(spec: str, build: Build) -> None:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     if settings.metrics_port:
         start_http_server(settings.metrics_port)
+    heap.settle()
     await worker.start()
     log.info("ready", stages="+".join(names))
     await asked.wait()

@@ -203,15 +203,15 @@ async def test_a_session_that_is_served_is_renewed_however_little_happens(fleet,
 
 
 async def test_a_short_wait_is_renewed_more_often_than_it_lasts(clients):
-    held = await open_session(clients, SessionOptions(), wait_s=0.4)
-    serving, other = (Registry(clients, GatewaySettings(resume_s=0.4)) for _ in range(2))
+    held = await open_session(clients, SessionOptions(), wait_s=0.9)
+    serving, other = (Registry(clients, GatewaySettings(resume_s=0.9)) for _ in range(2))
     serving.add(held)
     name = clients.keys.open_sessions_of(held.session)
     opened = await clients.commands.zscore(name, held.session)
 
     async def renewed_for_long() -> bool:
         await other.tick()
-        return await _later(clients, name, held.session, opened + 1200)
+        return await _later(clients, name, held.session, opened + 2000)
 
     await serving.start()
     await wait_until(renewed_for_long)

@@ -1,6 +1,7 @@
 """What a client of the native protocol sees, over a real socket."""
 
 import asyncio
+import gc
 import json
 
 import httpx
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 import websockets
 
+from gateway.ingest import Ingest
+from gateway.ring import RingBuffer
+from ops.streaming import stream_pcm
 from shared.protocol import SERVER_ADAPTER
 from shared.settings import GatewaySettings
 from tests.conftest import wait_until
@@ -111,6 +115,19 @@ async def test_nothing_said_is_an_empty_transcript(fleet, audio):
     assert [message["type"] for message in messages] == ["ready", "end"]
     assert messages[-1]["utterances"] == 0
     assert socket.close_code == 1000
+
+
+async def test_the_audio_of_a_session_goes_with_it_and_waits_for_no_garbage_collection(fleet):
+    gc.collect()
+    gc.disable()
+    try:
+        await stream_pcm(fleet.url, talk().tobytes())
+        await wait_until(lambda: not fleet.gateway._connections)
+        left = [held for held in gc.get_objects() if type(held) in {Ingest, RingBuffer}]
+    finally:
+        gc.enable()
+
+    assert left == []
 
 
 async def test_ping_is_answered_at_any_time(fleet):

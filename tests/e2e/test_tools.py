@@ -162,7 +162,8 @@ async def test_listen_shows_a_session_live_until_its_end(url, redis_url):
     async with StreamClient(url) as client:
         command = [STREAMSCRIBE, "listen", client.ready.session, "--redis-url", redis_url, "--partials"]
         listener = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        await send_paced(client, pcm, pace=2.0, on_sent=lambda _size: None)
+        await send_paced(client, pcm, pace=2.0)
+        await client.end()
         async for _message in client:
             pass
         shown, _ = await listener.communicate()

@@ -5,8 +5,9 @@ is there (none was sent twice), every session says what it says without a fault,
 """
 
 import asyncio
+import gc
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +25,19 @@ from tests.pipeline import Pipeline, audio_chunks, lasting
 from tests.rigs import ClusterRig, SentinelRig
 from workers.worker import Worker
 
-pytestmark = pytest.mark.slow
+# redis-py forgets a Cluster's node that is not in the newest map without closing its connections in use.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:(?i)unclosed:ResourceWarning")]
 
 SESSIONS = 6
 PACE_S = 0.06
 BEFORE_S = 1.0
+
+
+@pytest.fixture(autouse=True)
+def forgotten_connections() -> Iterator[None]:
+    """Are found here and not in the test that comes next."""
+    yield
+    gc.collect()
 
 
 class Talk(Client):
