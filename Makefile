@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 SCRIBE := $(VENV)/bin/streamscribe
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo serve test chaos matrix servers check clean
+.PHONY: help install demo serve test chaos soak matrix servers check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,10 @@ test: $(STAMP)  ## every test but those of matrix and chaos
 
 chaos: $(STAMP)  ## faults of every kind on a fleet of processes (docs/reliability.md)
 	$(PY) -m pytest tests/chaos -m chaos -n 2
+
+MINUTES ?= 10
+soak: $(STAMP)  ## ten sessions come and go for MINUTES=10; what the fleet uses must not grow (docs/soak.png)
+	$(PY) -m tests.soak $(MINUTES)
 
 matrix: $(STAMP)  ## the tests of Redis, on every kind of it that is here (first: make servers)
 	$(PY) -m pytest tests/matrix -n 2 --dist loadgroup

@@ -29,6 +29,19 @@ async def kill_a_worker(scene: Scene) -> None:
     scene.injections += 1
 
 
+async def kill_an_owner(scene: Scene) -> None:
+    """A worker that holds a token at that moment: stopped before it is asked, so that it can't hand it on meanwhile."""
+    while not scene.over.is_set():
+        for worker in [worker for worker in scene.fleet.workers if worker.alive]:
+            worker.send(signal.SIGSTOP)
+            if await scene.holds_a_token(worker.popen.pid):
+                worker.send(signal.SIGKILL)
+                scene.injections += 1
+                return
+            worker.send(signal.SIGCONT)
+        await asyncio.sleep(0.01)
+
+
 async def pause_a_worker(scene: Scene) -> None:
     """Long enough that its tokens are taken over, and then it wakes up in the middle of its pass."""
     worker = scene.fleet.some_worker()
@@ -193,7 +206,7 @@ FAULTS = (
         clients=6,
         layout=(Group("all", 4),),
     ),
-    Fault("kill -9 of a worker, default lease", kill_a_worker, 8, for_s=8, stall_s=3.0),
+    Fault("kill -9 of a worker that holds a session", kill_an_owner, 3, for_s=20, stall_s=3.0),
     Fault("SIGTERM of a worker under load", drain_a_worker, 2, for_s=10, check=checks.drained),
     Fault(
         "SIGSTOP of a worker past its lease, then SIGCONT",

@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.readiness import Group
 from shared.keys import STAGES
-from shared.redis_client import RedisClients, connect
+from shared.redis_client import GROUP, RedisClients, connect
 from shared.settings import RedisSettings
 from tests.chaos.fleet import Fleet
 from tests.chaos.proxy import Proxy
@@ -102,6 +102,15 @@ class Scene:
 
     async def at_rest(self) -> bool:
         return sum([await self.redis.xlen(name) for name in await self.ready_streams()]) == 0
+
+    async def holds_a_token(self, pid: int) -> bool:
+        """Whether the worker of this process has one in hand. Workers' names are host-process-random."""
+        pipe = self.redis.pipeline(transaction=False)
+        for name in await self.ready_streams():
+            pipe.xpending(name, GROUP)
+        found = [summary for summary in await pipe.execute(raise_on_error=False) if isinstance(summary, dict)]
+        owners = [owner["name"].decode() for summary in found for owner in summary["consumers"]]
+        return any(owner.split("-")[-2] == str(pid) for owner in owners)
 
     async def dead_letters(self) -> list[str]:
         keys = self.clients.keys
