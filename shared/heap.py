@@ -1,6 +1,10 @@
-"""Garbage collection in processes that live long and must not stop."""
+"""Memory of processes that live long and must not stop."""
 
+import ctypes
 import gc
+
+# glibc's; musl and macOS give memory back by themselves.
+_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def settle() -> None:
@@ -12,3 +16,13 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def trim() -> None:
+    """Give the free memory between what is in use back to the system.
+
+    Caches that live long among results that do not leave holes: without this a worker of 500 MB grew to 1,050 in ten
+    minutes and was still growing. It takes 10 ms.
+    """
+    if _malloc_trim:
+        _malloc_trim(0)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from shared import metrics
+from shared import heap, metrics
 from shared.clock import mono_ms
 from shared.errors import Misconfigured, Overloaded, RedisUnavailable, ScribeError
 from shared.events import ErrorEvent
@@ -34,6 +34,7 @@ PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 # So that a peer, whose engine may be in better health, is the one to repeat a pass that failed here.
 FAILED_PAUSE_S = 0.2
 FORGET_MS = 60_000
+TRIM_MS = 20_000
 # For handing back what the deadline of `stop` cut short.
 LAST_WORDS_S = 2.0
 
@@ -58,6 +59,7 @@ class Worker:
         self._troubles = 0  # rounds in a row that Redis did not let us finish
         self._sweep_at = 0.0
         self._forget_at = mono_ms() + FORGET_MS
+        self._trim_at = mono_ms() + TRIM_MS
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -171,6 +173,9 @@ class Worker:
         if mono_ms() >= self._forget_at:
             self._forget_at = mono_ms() + FORGET_MS
             await self._queue.forget(FORGET_MS)
+        if mono_ms() >= self._trim_at:
+            self._trim_at = mono_ms() + TRIM_MS
+            await asyncio.to_thread(heap.trim)
 
     async def _take_over(self) -> None:
         for token, begun in await self._queue.silent(self._lease_ms):
