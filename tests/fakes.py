@@ -28,7 +28,7 @@ class PitchEngine:
 
     grid = 1
 
-    def encode(self, samples: np.ndarray, *, cut: int = 0) -> np.ndarray:
+    def encode(self, samples: np.ndarray, *, cuts: Sequence[int] = ()) -> np.ndarray:
         whole = max(1, len(samples) // TOKEN_SAMPLES)
         padded = np.pad(samples, (0, max(0, whole * TOKEN_SAMPLES - len(samples))))
         levels = np.abs(padded[: whole * TOKEN_SAMPLES]).reshape(whole, TOKEN_SAMPLES).mean(axis=1)

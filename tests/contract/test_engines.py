@@ -58,22 +58,22 @@ def test_encoding_is_half_precision_and_the_same_every_time(engine, recording):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cut", [0, 61_440])
-def test_what_an_engine_remembers_changes_nothing(moonshine, recording, cut):
+@pytest.mark.parametrize("cuts", [(), (61_440,), (20_480, 40_960, 61_440)])
+def test_what_an_engine_remembers_changes_nothing(moonshine, recording, cuts):
     samples = as_float(recording[:70_000])
     for length in (20_480, 30_000, 40_960, 61_440):  # as an utterance grows
-        moonshine.encode(samples[:length], cut=length // 20_480 * 20_480)
+        moonshine.encode(samples[:length], cuts=range(20_480, length + 1, 20_480))
 
-    remembering = moonshine.encode(samples, cut=cut)
+    remembering = moonshine.encode(samples, cuts=cuts)
 
-    assert np.array_equal(remembering, MoonshineEngine.load().encode(samples, cut=cut))
+    assert np.array_equal(remembering, MoonshineEngine.load().encode(samples, cuts=cuts))
 
 
 @pytest.mark.slow
 def test_an_engine_forgets_the_oldest_and_stays_small(moonshine, recording):
     for start in range(0, 100_000, 500):
         samples = as_float(recording[start : start + 40_000])
-        moonshine.encode(samples, cut=40_000)
+        moonshine.encode(samples, cuts=[40_000])
     encoder = moonshine._encoder
 
     assert sum(len(run.hidden) for run in encoder._runs.values()) <= REMEMBERED_FRAMES

@@ -1,5 +1,7 @@
 """Chunking must not matter, states travel, and the literal cases that keep both honest."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,9 +59,9 @@ class RecordingEngine(PitchEngine):
     def __init__(self):
         self.calls: list[tuple[np.ndarray, int]] = []
 
-    def encode(self, samples: np.ndarray, *, cut: int = 0) -> np.ndarray:
-        self.calls.append((samples, cut))
-        return super().encode(samples, cut=cut)
+    def encode(self, samples: np.ndarray, *, cuts: Sequence[int] = ()) -> np.ndarray:
+        self.calls.append((samples, cuts[-1] if cuts else 0))
+        return super().encode(samples, cuts=cuts)
 
 
 def test_a_finals_context_was_encoded_when_its_utterance_opened():

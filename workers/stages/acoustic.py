@@ -59,8 +59,8 @@ class Encoder(Protocol):
     # Samples. What begins at multiples of it in the session, in silence if need be, costs less the next time.
     grid: int
 
-    def encode(self, samples: F32, *, cut: int = 0) -> F16:
-        """16 kHz samples -> hidden states [frames, width]. Audio before the cut need not be encoded exactly again."""
+    def encode(self, samples: F32, *, cuts: Sequence[int] = ()) -> F16:
+        """16 kHz samples -> hidden states [frames, width]. Audio before a cut need not be encoded again behind it."""
         ...
 
 
@@ -111,7 +111,7 @@ class Acoustic:
                 state = self._mark(state, item, audio, outputs, prepare=ahead and not settled)
             if isinstance(item, Opened) and state.before and haste == Haste.NONE:
                 # Nobody waits yet; the final, for which somebody will, finds its context encoded.
-                self._hidden(audio, state.before[0][0], state.before[-1][1], cut=state.before[-1][1])
+                self._hidden(audio, state.before[0][0], state.before[-1][1], cuts=[state.before[-1][1]])
         if options.partials and haste == Haste.NONE and _worth_a_partial(state):
             # Before the last mark (Through), so that the event tells how far it looked.
             outputs.insert(len(outputs) - 1, self._encode(state, "partial", state.through, audio))
@@ -163,25 +163,25 @@ class Acoustic:
         return state
 
     def _encode(self, state: AcousticState, kind: str, end: int, audio: "_Audio") -> Encoded:
-        hidden = self._hidden(audio, state.start, end, cut=end // ANCHOR * ANCHOR)
+        hidden = self._hidden(audio, state.start, end, cuts=range(_next_anchor(state.start), end + 1, ANCHOR))
         return Encoded(state.utterance, kind, 0, state.start, state.start, end, 0, b"", hidden)
 
     def _final(self, state: AcousticState, kind: str, item: Paused | Closed, audio: "_Audio") -> Encoded:
         before = state.before or ((state.start, state.start),)
         start, heard = before[0][0], before[-1][1]
         profile = loudness(audio.between(state.start, item.end))
-        hidden = self._hidden(audio, start, item.end, cut=heard, silence=SILENCE)
+        hidden = self._hidden(audio, start, item.end, cuts=[heard], silence=SILENCE)
         context = len(state.before)
         return Encoded(
             state.utterance, kind, context, start, state.start, item.end, item.voiced, profile, hidden
         )
 
-    def _hidden(self, audio: "_Audio", start: int, end: int, *, cut: int, silence: int = 0) -> F16:
-        """Encode [start, end) and so much silence; the cut is a place in the session like the others."""
+    def _hidden(self, audio: "_Audio", start: int, end: int, *, cuts: Sequence[int], silence: int = 0) -> F16:
+        """Encode [start, end) and so much silence; cuts are places in the session like the others."""
         before = start % self._encoder.grid
         samples = np.pad(audio.between(start, end), (before, silence))
-        cut += before - start
-        return self._encoder.encode(samples, cut=cut if cut >= SHORTEST_CUT else 0)
+        places = [cut + before - start for cut in cuts]
+        return self._encoder.encode(samples, cuts=[cut for cut in places if cut >= SHORTEST_CUT])
 
 
 class _Audio:

@@ -12,11 +12,14 @@ soft cache remembers by their samples: as an utterance grows, only its newest bl
 always the same, so its values are too, remembered or not; the last one, not whole yet, is made each time.
 
 The layers look both ways in time, so every new sample changes every frame. Where that much exactness is not needed (for
-text that is only shown, and for the context of a final), the frames up to 0.6 s before a *cut* stay as they were when the
-audio ended there: only those after them are computed, and attend to all. The result is a function of samples and cut alone; the run up to the cut is remembered, or made again.
+anchors and partials, and for the context of a final), the frames up to 0.6 s before a *cut* stay as they were when the
+audio ended there: only those after them are computed, and attend to all. A run up to a cut goes on from that up to the
+cut before in the same way, but from 2.5 s before it. The result is a function of samples and cuts alone; the run up to
+the last cut is remembered, or made again from cut to cut.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,8 +58,9 @@ LEAST = ((WINDOW3 - 1) * STRIDE2 + WINDOW2 - 1) * STRIDE1 + WINDOW1
 # Blocks remembered: 100 KB and 0.38 s of audio each.
 REMEMBERED_BLOCKS = 640
 EPSILON = 1e-5
-# Frames before a cut that are computed again (0.6 s).
-AGAIN = 26
+# Frames before a cut that are computed again: 0.6 s for what follows the last one, 2.5 s from cut to cut. There what stays
+# as it was stays for good, and anchors agree more easily than they should (ops/decisions/0004).
+AGAIN, AGAIN_AT_CUT = 26, 104
 # Frames of runs remembered: 14 KB each, two minutes in all.
 REMEMBERED_FRAMES = 5_000
 
@@ -90,26 +94,29 @@ class Encoder:
         self._layers = compiled(_Layers(weights))
         self._rotations = Rotations()
         self._blocks: OrderedDict[bytes, Block] = OrderedDict()
-        self._runs: OrderedDict[bytes, Run] = OrderedDict()
+        self._runs: OrderedDict[tuple[tuple[int, ...], bytes], Run] = OrderedDict()
         self._run_frames = 0
 
-    def __call__(self, samples: F32, cut: int) -> Tensor:
-        """At least LEAST samples; a cut is 0, or at least as many."""
-        earlier = self._run_up_to(samples[:cut]) if cut else NOTHING
-        return earlier.hidden if cut == len(samples) else self._run(samples, earlier).hidden
+    def __call__(self, samples: F32, cuts: Sequence[int]) -> Tensor:
+        """At least LEAST samples, also before each of the cuts, which ascend."""
+        earlier = self._run_up_to(samples, cuts) if cuts else NOTHING
+        if cuts and cuts[-1] == len(samples):
+            return earlier.hidden
+        return self._run(samples, earlier, AGAIN).hidden
 
-    def _run_up_to(self, samples: F32) -> Run:
-        key = samples.tobytes()
+    def _run_up_to(self, samples: F32, cuts: Sequence[int]) -> Run:
+        key = tuple(cuts), samples[: cuts[-1]].tobytes()
         if key not in self._runs:
-            self._runs[key] = self._run(samples, NOTHING)
+            earlier = self._run_up_to(samples, cuts[:-1]) if len(cuts) > 1 else NOTHING
+            self._runs[key] = self._run(samples[: cuts[-1]], earlier, AGAIN_AT_CUT)
             self._run_frames += len(self._runs[key].hidden)
             while self._run_frames > REMEMBERED_FRAMES and len(self._runs) > 1:
                 _, oldest = self._runs.popitem(last=False)
                 self._run_frames -= len(oldest.hidden)
         return self._runs[key]
 
-    def _run(self, samples: F32, earlier: Run) -> Run:
-        kept = max(len(earlier.hidden) - AGAIN, 0)
+    def _run(self, samples: F32, earlier: Run, again: int) -> Run:
+        kept = max(len(earlier.hidden) - again, 0)
         x = self._frames(samples, kept)
         turns = self._rotations.at(kept, kept + len(x))
         hidden, attended = self._layers(x, kept, earlier.attended, turns)

@@ -71,21 +71,21 @@ class MoonshineEngine:
         )
         for _ in range(3):  # TorchScript compiles at the first call and optimises at the second
             engine.decode(
-                engine.encode(np.zeros(MIN_SAMPLES, np.float32), cut=MIN_SAMPLES), guess=[BOS], limit=3
+                engine.encode(np.zeros(MIN_SAMPLES, np.float32), cuts=[MIN_SAMPLES]), guess=[BOS], limit=3
             )
         return engine
 
     @torch.inference_mode()
-    def encode(self, samples: F32, *, cut: int = 0) -> F16:
+    def encode(self, samples: F32, *, cuts: Sequence[int] = ()) -> F16:
         """Samples [n] -> hidden states [frames, 288]. Half precision: it is what travels between stages.
 
-        With a cut (of at least a second), the result is slightly less exact, and what is computed up to it is
-        remembered for the next call.
+        With cuts (the first after at least a second), the result is slightly less exact, and what is computed up to
+        the last of them is remembered for the next call.
         """
         if len(samples) < MIN_SAMPLES:
             missing = MIN_SAMPLES - len(samples)
             samples = np.pad(samples, (missing // 2, missing - missing // 2))
-        return np.asarray(self._encoder(samples, cut).numpy(), np.float16)
+        return np.asarray(self._encoder(samples, cuts).numpy(), np.float16)
 
     @torch.inference_mode()
     def decode(
