@@ -30,8 +30,8 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
     keys.set_title("keys in Redis", loc="left")
     for panel in panels.flat:
         panel.set_ylim(bottom=0)
-        panel.axvspan(0, minutes[2 * len(minutes) // 5], color="0.93", label="warm-up")
-        panel.legend(frameon=False, loc="lower right")
+        panel.axvspan(0, minutes[2 * len(minutes) // 5 - 1], color="0.93", label="warm-up")
+        panel.legend(frameon=False, loc="center right")
     for panel in panels[1]:
         panel.set_xlabel("minutes")
     figure.suptitle(f"{samples[-1].sessions} sessions, ten at a time", x=0.01, ha="left")
