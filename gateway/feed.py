@@ -89,7 +89,9 @@ class Feed:
         while gaps := self._ring.take_gaps():
             for gap in gaps:
                 metrics.DROPPED.inc((gap.end - gap.start) / SAMPLE_RATE)
-                await self._ingest.append("gap", f"{gap.start}:{gap.end}:client_too_fast".encode(), wall_ms())
+                await self._ingest.append(
+                    "gap", f"{gap.start}:{gap.end}:client_too_fast:0".encode(), wall_ms()
+                )
 
     def _written(self) -> int:
         return self._ring.read_position + len(self._ring) // 2

@@ -32,15 +32,15 @@ class _Entry:
     place: Place  # after it
 
 
-async def _nothing() -> None:
-    pass
+async def _nothing() -> int:
+    return 0
 
 
 class Ingest:
     """Appends a session's chunks and marks, in order, each exactly once.
 
     A failover or a restart may bring back an older Redis. What was appended lately is kept (`keep_s` of audio) and
-    appended again, after `before_repeat` has put right what else was lost.
+    appended again, after `before_repeat` has put right what else was lost; it returns the newest utterance told.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Ingest:
         held: Held,
         *,
         keep_s: float = KEEP_S,
-        before_repeat: Callable[[], Awaitable[None]] = _nothing,
+        before_repeat: Callable[[], Awaitable[int]] = _nothing,
     ) -> None:
         self._clients = clients
         self._session = held.session
@@ -127,11 +127,11 @@ class Ingest:
     async def _repeat(self, fed: int) -> None:
         """Append again what Redis lost after entry `fed`; a gap mark in place of what is not kept any more."""
         log.warning("redis_lost_chunks", session=self._session, had=self.seq, has=fed)
-        await self._before_repeat()
+        told = await self._before_repeat()
         first_kept = self.seq - len(self._kept) + 1
         entries = list(self._kept)[max(0, fed + 1 - first_kept) :]
         if fed + 1 < first_kept:
-            gap = await self._lost(self._kept[0].start if self._kept else self.place.samples)
+            gap = await self._lost(self._kept[0].start if self._kept else self.place.samples, told)
             self._kept.appendleft(gap)
             entries.insert(0, gap)
         self.seq = fed + len(entries)
@@ -142,12 +142,12 @@ class Ingest:
                 await self._repeat(has)
                 return
 
-    async def _lost(self, end: int) -> _Entry:
-        """A gap mark for the audio between what Redis has and sample `end`."""
+    async def _lost(self, end: int, told: int) -> _Entry:
+        """A gap mark for the audio between what Redis has and sample `end`: utterances in it may have been told."""
         key = self._clients.keys.state(self._session, "frontend")
         with translated():
             had = Place.read(await self._clients.commands.hget(key, "at") or b"")
-        payload = f"{had.samples}:{end}:redis_lost_data".encode()
+        payload = f"{had.samples}:{end}:redis_lost_data:{told}".encode()
         return _Entry("gap", payload, wall_ms(), had.samples, had._replace(samples=end))
 
     def _keep(self, entry: _Entry) -> None:

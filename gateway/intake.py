@@ -25,7 +25,7 @@ class Intake:
         clients: RedisClients,
         held: Held,
         settings: GatewaySettings,
-        restore: Callable[[], Awaitable[None]],
+        restore: Callable[[], Awaitable[int]],
     ) -> None:
         options = held.options
         self.state = session.State.ENDING if held.over else session.State.STREAMING

@@ -78,10 +78,16 @@ class Relay:
         if newest is self._told[-1] and (not stored or stored[0][1][b"e"] != newest.raw):
             await self.restore()
 
-    async def restore(self) -> None:
-        """Put back the events that Redis lost after the client had them. Raises SessionLost, RedisUnavailable."""
-        if not self._told:
-            return
+    async def restore(self) -> int:
+        """Put back the events that Redis lost after the client had them. Raises SessionLost, RedisUnavailable.
+
+        Returns the newest utterance the client has heard of.
+        """
+        if self._told:
+            await self._restore()
+        return max(self._newest.values(), default=0)
+
+    async def _restore(self) -> None:
         keys, newest = self._clients.keys, self._told[-1]
         told = [
             part

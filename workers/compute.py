@@ -54,7 +54,9 @@ class Link:
 
 class Event(NamedTuple):
     body: str  # JSON, without its number
-    lasts: bool  # not a partial: the n-th such event of a session is the same however often it is computed
+    # 0 a partial; 1 else: the n-th such event of a session is the same however often it is computed; 2 a gap that stands for
+    # what Redis lost: it and all that follows is new, whatever was told of the lost audio
+    lasts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,11 @@ def _events(
     seen = {"received_ms": trace.received_ms, "committed_ms": round(now_ms, 2), "hops": trace.hops}
     common = {"v": 1, "session": session}
     made = [
-        Event(json.dumps({**common, **event, "trace": seen}, ensure_ascii=False), event["type"] != "partial")
+        Event(json.dumps({**common, **event, "trace": seen}, ensure_ascii=False), _lasts(event))
         for event in outputs
     ]
     return tuple(made), any(event["type"] == "end" for event in outputs)
+
+
+def _lasts(event: dict[str, Any]) -> int:
+    return 2 if event.get("reason") == "redis_lost_data" else int(event["type"] != "partial")

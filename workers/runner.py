@@ -142,7 +142,7 @@ class Runner:
         args += [
             "ended" if result.ended else "",
             len(links),
-            "".join(str(int(e.lasts)) for e in result.events),
+            "".join(str(event.lasts) for event in result.events),
         ]
         for link in links:
             args += [link.old_seq, link.new_seq, link.keep, link.blob, link.output, int(link.store)]

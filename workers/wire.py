@@ -18,7 +18,9 @@ class AudioChunk:
     """Input of the frontend: 16 kHz mono s16le, or a control mark between chunks."""
 
     kind: str  # audio | gap | flush | end
-    payload: bytes  # audio: samples; gap: "start:end:reason" in samples; flush: its id
+    payload: (
+        bytes  # audio: samples; gap: "start:end:reason:utterance", samples and the newest told; flush: its id
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 -- KEYS  1 ready of the first link  2 meta  3 events  then per link: state, input
 --       then, when the last link's output goes to another worker: next state, next input, next ready
 -- ARGV  1 token  2 group  3 session  4 ttl_ms  5 now_ms  6 channel  7 new status ('' for none)  8 links
---       9 per event: 1 when it lasts, 0 for a partial
+--       9 per event: 1 when it lasts, 0 for a partial, 2 for a gap where Redis lost audio
 --       then per link: old seq, new seq, keep, blob, output ('' for none), store output (0|1)
 --       then the events: JSON objects without their number
 -- Returns the number of the last event, or an error:
@@ -13,7 +13,8 @@
 -- stored. A script is refused for lack of memory only before its first write, and the first one here needs none: while
 -- chunks are refused, passes finish and free what they used (ops/decisions/0018).
 -- The n-th lasting event of a session is the same however often it is computed. `shown` of them have reached the client
--- already (restore.lua, after Redis lost commits): they are not told again.
+-- already (restore.lua, after Redis lost commits): they are not told again. But what was told of audio that is lost for good
+-- is never computed again: from its gap on all is new.
 local token, ttl, now = ARGV[1], ARGV[4], ARGV[5]
 local links = tonumber(ARGV[8])
 local function arg(link, i) return ARGV[9 + (link - 1) * 6 + i] end
@@ -68,8 +69,9 @@ local told = redis.call('HMGET', KEYS[2], 'events', 'lasting', 'shown')
 local count, lasting, shown = tonumber(told[1] or '0'), tonumber(told[2] or '0'), tonumber(told[3] or '0')
 local numbered, first = {}, 10 + links * 6
 for i = first, #ARGV do
-  local lasts = tonumber(string.sub(ARGV[9], i - first + 1, i - first + 1))
-  lasting = lasting + lasts
+  local kind = tonumber(string.sub(ARGV[9], i - first + 1, i - first + 1))
+  local lasts = math.min(kind, 1)
+  lasting = (kind == 2 and math.max(lasting, shown) or lasting) + lasts
   if lasting >= shown + lasts then
     count = count + 1
     local json = '{"event":' .. count .. ',' .. string.sub(ARGV[i], 2)

@@ -18,6 +18,7 @@ from tests.conftest import wait_until
 from tests.integration.test_workers import SETTINGS, bare, stages
 from tests.pipeline import Pipeline, audio_chunks, lasting
 from tests.unit.test_stages import silence, speech
+from workers.wire import AudioChunk
 from workers.worker import Worker
 
 
@@ -166,15 +167,27 @@ async def test_audio_that_is_not_kept_any_more_is_announced_as_a_gap(clients, hu
         await client.send(0, 2)
         await wait_until(lambda: caught_up(client.ingest))
         saved = await copy(clients)
-        await client.send(2, 12)
+        await client.send(2, 15)
+        await wait_until(lambda: any(event["type"] == "final" for event in client.received))
         await restore(clients, saved)
-        await client.send(12, len(CHUNKS))
+        await client.send(15, len(CHUNKS))
         await client.over()
 
-        gap = next(event for event in client.received if event["type"] == "gap")
-        assert (gap["start_ms"], gap["reason"]) == (640, "redis_lost_data")
-        assert 0 < gap["end_ms"] <= 12 * 320 - 960
-        assert client.received[-1]["audio_ms"] == len(long_talk()) // 16
+    before, after = split_at_gap(client.received)
+    newest = max(event["utterance"] for event in before if "utterance" in event)
+    end = after[0]["end_ms"] * 16
+    assert end == 12 * 5120  # three chunks make almost the second that is kept
+    gap = AudioChunk("gap", f"{2 * 5120}:{end}:redis_lost_data:{newest}".encode())
+    chunks = [*CHUNKS[:2], gap, *CHUNKS[end // 5120 :]]
+    assert after == split_at_gap(Pipeline(stages()).run(chunks, [1] * len(chunks)))[1]
+    assert [event["event"] for event in client.received] == list(range(1, len(client.received) + 1))
+
+
+def split_at_gap(events: list[dict]) -> tuple[list[dict], list[dict]]:
+    """What lasts before the gap, and from it on."""
+    told = lasting(bare(events))
+    at = next(i for i, event in enumerate(told) if event["type"] == "gap")
+    return told[:at], told[at:]
 
 
 async def test_a_session_that_redis_lost_altogether_ends_with_a_clear_error(clients, hub):

@@ -214,7 +214,7 @@ def test_a_single_voiced_frame_at_the_very_end_is_still_looked_at():
 
 def test_dropped_audio_is_announced_and_times_after_it_stay_true():
     before, after = audio_chunks(speech(2))[:-1], audio_chunks(np.concatenate([silence(1), speech(1)]))
-    chunks = [*before, AudioChunk("gap", b"32000:64000:client_too_fast"), *after]
+    chunks = [*before, AudioChunk("gap", b"32000:64000:client_too_fast:0"), *after]
 
     events = Pipeline(stages()).run(chunks, [1] * 30)
 

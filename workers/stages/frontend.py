@@ -126,11 +126,11 @@ class Frontend:
         whole = replace(state, endpointer=replace(endpointer, sample=end), held=state.held + state.pending)
         told = _tell(whole, events, out)
         if chunk.kind == "gap":
-            first, next_one, reason = chunk.payload.decode().split(":")
-            after = int(next_one)
+            first, next_one, reason, newest = chunk.payload.decode().split(":")
+            after, utterance = int(next_one), max(told.utterance, int(newest))
             out.append(GapMark(int(first), after, reason))
             return FrontendState(
-                endpointer=Endpointer(sample=after, floor=after), utterance=told.utterance, sent=after
+                endpointer=Endpointer(sample=after, floor=after), utterance=utterance, sent=after
             )
         out.append(Through(end))  # told with the mark, whatever else is in this step
         out.append(FlushMark(chunk.payload.decode()) if chunk.kind == "flush" else EndMark(end))
