@@ -22,11 +22,16 @@ from shared.transcripts import TranscriptHub
 from tests.integration.test_rollback import Client
 from tests.integration.test_workers import stages, talk
 from tests.pipeline import Pipeline, audio_chunks, lasting
-from tests.rigs import ClusterRig, SentinelRig
+from tests.rigs import ClusterRig, SentinelRig, wait_for
 from workers.worker import Worker
 
-# redis-py forgets a Cluster's node that is not in the newest map without closing its connections in use.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:(?i)unclosed:ResourceWarning")]
+# redis-py forgets a Cluster's node that is not in the newest map without closing its connections in use; Python complains
+# when it finds them, before or after their event loop is closed.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:(?i)unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 SESSIONS = 6
 PACE_S = 0.06
@@ -111,10 +116,19 @@ async def test_a_coordinated_failover_loses_nothing_acknowledged():
 
 
 async def test_a_killed_master_loses_nothing_acknowledged():
+    """Its Sentinels may need several votes, 10 s apart. What is ours begins when they have named another."""
+    voted_s = 0.0
+
+    def kill_and_wait(rig: SentinelRig) -> None:
+        nonlocal voted_s
+        victim, began = rig.kill_master(), time.monotonic()
+        wait_for(lambda: rig.master is not victim, 30)
+        voted_s = time.monotonic() - began
+
     with SentinelRig() as rig:
-        outcome = await under_load(rig.url, lambda: asyncio.to_thread(rig.kill_master))
+        outcome = await under_load(rig.url, lambda: asyncio.to_thread(kill_and_wait, rig))
     assert outcome.repeated == 0
-    assert outcome.stall_s < 4
+    assert outcome.stall_s - voted_s < 2
 
 
 async def test_a_killed_primary_of_a_cluster_loses_nothing_acknowledged():
