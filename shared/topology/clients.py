@@ -44,6 +44,15 @@ def misled(error: Exception) -> bool:
 class _Leaves:
     """A connection that closes itself when its server is the wrong one."""
 
+    async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            await super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
+        except AttributeError as error:
+            # Closed by another task just before, since the master has moved: redis-py writes to None (8.1).
+            if self.is_connected:  # type: ignore[attr-defined]
+                raise
+            raise RedisConnectionError("the connection was closed meanwhile") from error
+
     async def read_response(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return await super().read_response(*args, **kwargs)  # type: ignore[misc]

@@ -9,10 +9,10 @@ import pytest
 from gateway.sessions import open_session
 from ops.embedded import EmbeddedRedis
 from shared import clock
-from shared.errors import Overloaded
+from shared.errors import Overloaded, RedisUnavailable
 from shared.keys import STAGES
 from shared.protocol import SessionOptions
-from shared.redis_client import GROUP, connect
+from shared.redis_client import GROUP, connect, translated
 from shared.settings import RedisSettings, WorkerSettings
 from tests.conftest import wait_until
 from tests.fakes import LoudnessDetector
@@ -254,3 +254,13 @@ async def test_a_step_of_a_workers_clock_changes_nothing(clients, monkeypatch, h
 
 async def _both_seen(team) -> bool:
     return all([len(await worker._peers.live("frontend")) == 1 for worker in team])
+
+
+async def test_a_connection_that_another_task_closes_is_an_outage_and_no_bug(clients, monkeypatch):
+    """Its pool does so when the master has moved."""
+    connection = clients.commands.connection_pool.make_connection()
+    await connection.connect()
+    monkeypatch.setattr(connection, "check_health", connection.disconnect)
+
+    with pytest.raises(RedisUnavailable), translated():
+        await connection.send_command("PING")
