@@ -3,20 +3,27 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, HTTPException, Request, Response, WebSocket
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import PlainTextResponse
 
 from gateway import refusal
 from gateway.gateway import Gateway
 from gateway.server import BoundedHeads
 from shared.errors import ScribeError
+from shared.protocol import MAX_EVENT
 
 # As gateway/sessions.py makes them.
 SESSION = re.compile(r"[0-9a-f]{32}")
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "no valid credentials"},
+    403: {"description": "not allowed"},
+}
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -55,7 +62,7 @@ def _health(app: FastAPI, gateway: Gateway) -> None:
             response.status_code = 503
         return {"status": problem or "ready"}
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse, responses=_REFUSALS)
     async def metrics_page(request: Request) -> Response:
         """Prometheus text format. Beyond loopback for scope `listen` only, unless SCRIBE_AUTH_OPEN_METRICS."""
         gateway.door.may_see_metrics(request)
@@ -67,10 +74,19 @@ def _sessions(app: FastAPI, gateway: Gateway) -> None:
     async def stream(socket: WebSocket) -> None:
         await gateway.serve(socket)
 
-    @app.get("/v1/sessions/{session}/events", responses={404: {"description": "no such session"}})
+    @app.get(
+        "/v1/sessions/{session}/events",
+        response_class=EventSourceResponse,
+        responses=_REFUSALS
+        | {
+            204: {"description": "the session is over, and you have had its last event"},
+            404: {"description": "no such session"},
+            503: {"description": "Redis is away"},
+        },
+    )
     async def events(
-        request: Request, session: str, last_event_id: Annotated[int, Header(ge=0)] = 0
-    ) -> EventSourceResponse:
+        request: Request, session: str, last_event_id: Annotated[int, Header(ge=0, le=MAX_EVENT)] = 0
+    ) -> Response:
         """A session's transcript events as server-sent events; `Last-Event-ID` resumes after that event.
 
         For the session's owner and for keys with scope `listen`. `?token=` is for browsers' EventSource.
@@ -80,7 +96,10 @@ def _sessions(app: FastAPI, gateway: Gateway) -> None:
             raise HTTPException(
                 404, f"no session {session!r:.40}: it never existed, has expired or is not yours"
             )
-        return EventSourceResponse(_stream(request, gateway, session, last_event_id), ping=15)
+        newest, over = await gateway.newest(session)
+        if over and last_event_id >= newest:
+            return Response(status_code=204)  # how an EventSource is told not to come back
+        return EventSourceResponse(_stream(request, gateway, session, min(last_event_id, newest)), ping=15)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -121,6 +121,11 @@ class Gateway:
         owner = await self._clients.meta_field(session, "owner")
         return owner is not None and principal.may_read(owner.decode())
 
+    async def newest(self, session: str) -> tuple[int, bool]:
+        """Number of a session's newest event, and whether it is the last one."""
+        over = await self._clients.meta_field(session, "status") != b"open"  # first: then the number stays
+        return int(await self._clients.meta_field(session, "events") or 0), over
+
     async def events(self, session: str, after: int) -> AsyncIterator[Numbered]:
         """A session's events after that number, up to its last one."""
         follower = await self._hub.follow(session, after)

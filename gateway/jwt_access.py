@@ -51,8 +51,10 @@ class TokenReader:
             raise Unauthorized(f"the token is not for {self._settings.jwt_audience!r} (claim aud)") from None
         except jwt.MissingRequiredClaimError as error:
             raise Unauthorized(f"the token lacks the claim {error.claim}") from None
-        except jwt.PyJWTError as error:
-            raise Unauthorized(f"the token is not valid ({type(error).__name__})") from None
+        except jwt.ImmatureSignatureError:
+            raise Unauthorized("the token is not valid yet (claim nbf)") from None
+        except jwt.PyJWTError:
+            raise Unauthorized("the token is not valid") from None
         if not 0 < len(claims["sub"]) <= _MAX_SUBJECT:
             raise Unauthorized(f"the token's sub must have 1 to {_MAX_SUBJECT} characters")
         return Principal(f"jwt:{claims['sub']}", _scopes(claims.get("scope", "")), limits)

@@ -28,7 +28,7 @@ def request_of(query: dict[str, str]) -> SessionOptions | Resume:
             return Resume.model_validate(query)
         return SessionOptions.model_validate(query)
     except ValidationError as error:
-        raise BadInput(_explain(error, "query")) from error
+        raise BadInput(_explain(error, "resume" if "resume_token" in query else "query")) from error
 
 
 def control_of(text: str) -> ClientMessage:
@@ -54,10 +54,10 @@ _KNOWN: dict[str, type[BaseModel]] = {
 def _explain(error: ValidationError, what: str) -> str:
     """One line for people: which field, what was wrong with it, what would be right."""
     first = error.errors()[0]
-    if first["type"] in ("union_tag_invalid", "union_tag_not_found", "json_invalid"):
+    if not first["loc"]:  # no JSON, no object, or of no type that we know
         return f"{what}: text frames are JSON with type configure, resume, flush, end or ping; audio goes in binary frames"
-    *outer, field = first["loc"] or (what,)
+    *outer, field = first["loc"]
     kind = str(outer[0]) if outer else what
     if first["type"] == "extra_forbidden":
-        return f"{kind}: unknown parameter {field!r}; known are {', '.join(_KNOWN[kind].model_fields)}"
+        return f"{kind}: unknown parameter {field!r:.80}; known are {', '.join(_KNOWN[kind].model_fields)}"
     return f"{kind}: {field}: {first['msg']}, got {first['input']!r:.80}"

@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 
 from shared.settings import GatewaySettings
 
@@ -46,6 +47,12 @@ def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
     )
 
 
+_NO_HANDSHAKE = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 63\r\n\r\n"
+    b"no WebSocket handshake: it has a body, or a header is malformed"
+)
+
+
 class BoundedProtocol(H11Protocol):
     """HTTP/1.1 with heads of bounded size that must come in bounded time."""
 
@@ -63,6 +70,13 @@ class BoundedProtocol(H11Protocol):
             return
         super().handle_websocket_upgrade(event)
 
+    def send_400_response(self, msg: str) -> None:
+        """Without words where uvicorn's would break HTTP: for HEAD, and when the answer has begun."""
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:
+            self.transport.close()
+
     def _too_slow(self) -> None:
         # A head that was complete has a cycle, or has handed the connection to the WebSocket protocol.
         if self.cycle is None and self.transport.get_protocol() is self:
@@ -70,12 +84,37 @@ class BoundedProtocol(H11Protocol):
 
 
 class Handshakes(WebSocketsSansIOProtocol):
-    """uvicorn 0.54 forgets that an HTTP answer completes a handshake, and logs an error for each."""
+    """uvicorn 0.54, put right in three places."""
+
+    def data_received(self, data: bytes) -> None:
+        """A head that h11 takes and websockets does not, one with a body, would leave the connection open for ever."""
+        super().data_received(data)
+        if self.conn.handshake_exc and not self.handshake_initiated:
+            self.transport.write(_NO_HANDSHAKE)
+            self.transport.close()
 
     async def send(self, message: Any) -> None:
+        """An HTTP answer completes a handshake: else each of them is logged as an error."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
             self.handshake_complete = True
+
+    def send_receive_event_to_app(self) -> None:
+        """A text frame that is no UTF-8 is its client's mistake, and no reason to log a traceback."""
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
+            self.frames = []
+            self.conn.send_close(CloseCode.INVALID_DATA)
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+
+def _is_utf8(parts: Sequence[bytes]) -> bool:
+    try:
+        b"".join(parts).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class BoundedHeads:

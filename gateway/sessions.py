@@ -85,7 +85,7 @@ async def claim(
 ) -> Held | None:
     """Become the session's connection, for a client that asks or to end it when nobody has renewed it in time.
 
-    None when it is gone, or not overdue.
+    None when it is gone, or not overdue. Raises BadInput for a client that has events which never were.
     """
     keys, last_event = clients.keys, asked.last_event if asked else 0
     reply = await clients.run(
@@ -100,6 +100,8 @@ async def claim(
     )
     if reply is None:
         return None
+    if isinstance(reply, int):
+        raise BadInput(f"resume: last_event {last_event} has never been sent: the newest event is {reply}")
     status, holder, fed, at, over, events, lasting, options = reply
     return Held(
         session,

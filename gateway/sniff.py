@@ -81,7 +81,7 @@ def refuse_json(frame: bytes) -> None:
         return
     try:
         json.loads(frame)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: brackets in brackets, a thousand deep
         return
     raise BadInput("a JSON message arrived in a binary frame: send control messages as text frames")
 

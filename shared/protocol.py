@@ -13,6 +13,8 @@ from shared.events import TranscriptEvent
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
 RingPolicy = Literal["block", "drop_oldest"]
+# What JSON numbers and Lua's are exact to; a stream's entry ids end at 2^64.
+MAX_EVENT = 2**53
 
 
 class SessionOptions(BaseModel):
@@ -48,7 +50,9 @@ class Resume(_Message):
     type: Literal["resume"] = "resume"
     session: str = Field(max_length=64)
     resume_token: str = Field(max_length=64, description="from the `ready` message")
-    last_event: int = Field(default=0, ge=0, description="newest event received; those after it are sent")
+    last_event: int = Field(
+        default=0, ge=0, le=MAX_EVENT, description="newest event received; those after it are sent"
+    )
     last_chunk: int = Field(
         default=0, ge=0, description="newest chunk that a pong has confirmed; for the log"
     )

@@ -3,7 +3,8 @@
 -- KEYS  1 meta  2 state:frontend  3 open sessions of the partition  4 events
 -- ARGV  1 session  2 wait_ms  3 '1': only if nobody has renewed it in time
 --       4 newest event the client has: numbers go on after it, should Redis have lost some (1000 at most)
--- Returns nil when there is no such session, or it is not overdue;
+-- Returns nil when there is no such session, or it is not overdue; the newest event's number, and claims nothing, when
+--         the client names a later one than can have been lost;
 --         else {status, holder, fed, at, over (0|1), events, lasting (at the newest event the client has), options}.
 -- Whoever held it before is refused by append.
 -- Deadlines are on the server's clock: gateways' clocks may differ.
@@ -18,14 +19,17 @@ if ARGV[3] == '1' and tonumber(redis.call('ZSCORE', KEYS[3], ARGV[1]) or '0') > 
   return nil
 end
 local holder, events, has = tonumber(meta[2]), tonumber(meta[3]), tonumber(ARGV[4])
+if meta[1] == 'open' and has > events then
+  if has > events + 1000 then
+    return events
+  end
+  redis.call('HSET', KEYS[1], 'events', has)
+  events = has
+end
 local state = redis.call('HMGET', KEYS[2], 'fed', 'at', 'over')
 if meta[1] == 'open' and not state[3] then
   holder = redis.call('HINCRBY', KEYS[1], 'holder', 1)
   redis.call('ZADD', KEYS[3], now + ARGV[2], ARGV[1])
-  if has > events and has <= events + 1000 then
-    redis.call('HSET', KEYS[1], 'events', has)
-    events = has
-  end
 else
   redis.call('ZREM', KEYS[3], ARGV[1])
 end

@@ -160,6 +160,16 @@ async def test_without_the_token_nobody_learns_whether_a_session_exists(fleet, w
     assert told_to_other[0]["message"].startswith("resume: no session with this id and resume token")
 
 
+@pytest.mark.parametrize(("ahead", "said"), [(5000, "has never been sent"), (2**64, "last_event")])
+async def test_events_that_never_were_are_not_waited_for(fleet, ahead, said):
+    ready, heard = await first_part(fleet, 130_000)
+    async with fleet.connect(resumption(ready, heard[-1]["event"] + ahead)) as socket:
+        (problem,) = await rest(socket)
+
+    assert (problem["code"], socket.close_code) == ("bad_input", 1008)
+    assert said in problem["message"]
+
+
 async def test_a_session_can_be_resumed_in_the_first_message(fleet):
     ready, heard = await first_part(fleet, 130_000)
     async with fleet.connect("") as socket:

@@ -171,16 +171,20 @@ async def test_a_wrong_parameter_is_named_with_what_would_be_right(fleet, query,
         ([json.dumps({"type": "stop"})], ["configure, resume, flush, end or ping"]),
         ([b"\0\0", json.dumps({"type": "configure"})], ["first message"]),
         ([END, b"\0\0"], ["after end", "new session"]),
+        ([b'{"a":' + b"[" * 1100 + b"]" * 1100 + b"}", END, b"\0\0"], ["after end"]),
+        (["null"], ["JSON", "type"]),
     ],
     ids=[
         "wav",
         "ogg",
         "json as audio",
         "no json",
+        "unknown field",
         "unknown type",
         "late configure",
         "after end",
-        "odd bytes",
+        "brackets",
+        "no object",
     ],
 )
 async def test_wrong_input_is_told_to_that_client_in_one_sentence(idle_fleet, frames, named):
@@ -331,12 +335,16 @@ async def test_server_sent_events_replay_a_session_from_any_event(fleet):
     async with httpx.AsyncClient() as http:
         everything = (await http.get(url)).text
         later = (await http.get(url, headers={"Last-Event-ID": "3"})).text
+        last = await http.get(url, headers={"Last-Event-ID": str(messages[-1]["event"])})
+        beyond = await http.get(url, headers={"Last-Event-ID": str(2**64)})
 
     def events(page: str) -> list[dict]:
         return [json.loads(line[6:]) for line in page.splitlines() if line.startswith("data: ")]
 
     assert events(everything) == messages
     assert events(later) == messages[3:]
+    assert last.status_code == 204  # else an EventSource would come back for ever
+    assert beyond.status_code == 422
 
 
 async def test_an_unknown_session_is_not_found(fleet):
