@@ -24,6 +24,8 @@ from tests.conftest import wait_until
 from tests.e2e.conftest import rest, until
 from tests.e2e.test_stream import END, expected_texts, talk, texts
 
+pytestmark = pytest.mark.slow
+
 JWT_SECRET = "never to be logged either, 32 bytes"
 
 

@@ -20,6 +20,8 @@ from tests.e2e.conftest import gateway_on_a_port, rest, until
 from tests.e2e.test_door import bearer, refused
 from tests.e2e.test_stream import END, expected_texts, problem, talk, texts
 
+pytestmark = pytest.mark.slow
+
 SECOND = bytes(32_000)
 
 

@@ -20,6 +20,8 @@ from tests.e2e.conftest import Fleet, gateway_on_a_port, rest, until
 from tests.integration.test_workers import bare, expected, talk
 from tests.pipeline import lasting
 
+pytestmark = pytest.mark.slow
+
 END = json.dumps({"type": "end"})
 AUDIO = talk(3).astype("<i2").tobytes()
 

@@ -10,6 +10,8 @@ from tests.conftest import wait_until
 from tests.integration.test_workers import SETTINGS, Session, nothing_is_pending, stages
 from workers.worker import Worker
 
+pytestmark = pytest.mark.slow
+
 
 async def delete(clients, ready: str) -> None:
     await clients.commands.delete(ready)

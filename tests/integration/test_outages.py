@@ -21,6 +21,8 @@ from workers.compute import AnyStage
 from workers.stages.frontend import Frontend
 from workers.worker import Worker
 
+pytestmark = pytest.mark.slow
+
 # One failure counted, and the session is given up.
 STRICT = WorkerSettings(lease_s=0.4, deliveries=1)
 

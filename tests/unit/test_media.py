@@ -16,6 +16,8 @@ import soundfile
 from shared.errors import BadInput
 from shared.media import MediaDecoder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def decoder():
