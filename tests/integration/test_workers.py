@@ -88,8 +88,9 @@ def test_partitions_of_a_worker_that_leaves_go_to_the_others_and_no_other_moves(
 
 
 async def test_a_session_stays_with_one_worker_while_it_has_time(clients, monkeypatch):
-    monkeypatch.setattr(shards, "STEAL_MS", 10_000)  # on a busy machine nobody has time
-    team = [Worker(clients, SETTINGS, stages(), name) for name in ("one", "two")]
+    monkeypatch.setattr(shards, "STEAL_MS", 10_000)  # on a busy machine nobody has time,
+    patient = WorkerSettings(lease_s=4)  # and a heartbeat comes late
+    team = [Worker(clients, patient, stages(), name) for name in ("one", "two")]
     for worker in team:
         await worker.start()
     session = await Session.open(clients, 3)
