@@ -18,9 +18,8 @@ class AudioChunk:
     """Input of the frontend: 16 kHz mono s16le, or a control mark between chunks."""
 
     kind: str  # audio | gap | flush | end
-    payload: (
-        bytes  # audio: samples; gap: "start:end:reason:utterance", samples and the newest told; flush: its id
-    )
+    # audio: samples; gap: "start:end:reason:utterance", in samples, and the newest utterance told; flush: its id
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)

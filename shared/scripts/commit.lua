@@ -11,7 +11,7 @@
 --   STALE chain: a fused link was not idle and caught up.
 -- Order of writes: state and streams, events, tokens, acknowledge, publish. An acknowledged token always has its results
 -- stored. A script is refused for lack of memory only before its first write, and the first one here needs none: while
--- chunks are refused, passes finish and free what they used (ops/decisions/0018).
+-- chunks are refused, passes finish and free what they used.
 -- The n-th lasting event of a session is the same however often it is computed. `shown` of them have reached the client
 -- already (restore.lua, after Redis lost commits): they are not told again. But what was told of audio that is lost for good
 -- is never computed again: from its gap on all is new.

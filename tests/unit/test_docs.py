@@ -140,6 +140,19 @@ def test_variables_named_anywhere_exist():
     assert {(page, name) for page, name in named if name not in known} == set()
 
 
+def test_decisions_named_anywhere_exist():
+    there = {path.name[:4] for path in (ROOT / "ops/decisions").glob("*.md")}
+    folders = (ROOT / name for name in ("gateway", "workers", "shared", "ops", "docs", "tests"))
+    pages = [
+        path for folder in folders for path in folder.rglob("*") if path.suffix in {".md", ".py", ".lua"}
+    ]
+    text = "".join(path.read_text(encoding="utf-8") for path in [*pages, *ROOT.glob("*.md")])
+    named = re.findall(r"\bdecisions?[ /](\d{4})\b", text)
+
+    assert len(set(named)) > 5
+    assert set(named) <= there
+
+
 def test_the_table_of_commands_has_every_command():
     commands = {
         f"streamscribe {command.name or command.callback.__name__}" for command in app.registered_commands
