@@ -22,10 +22,10 @@ class AudioDecoder:
         self._options = options
         self._skip = skip * 2
         self.taken = taken
-        self._frame_bytes = SAMPLE_WIDTH[options.encoding] * options.channels
+        self._frame_bytes = SAMPLE_WIDTH[options.raw_encoding] * options.channels
         self._sniffer = Sniffer(options)
         self._torn = b""
-        self._untouched = options.encoding == "pcm_s16le" and options.channels == 1
+        self._untouched = options.raw_encoding == "pcm_s16le" and options.channels == 1
         self._resampler = None if options.sample_rate == SAMPLE_RATE else _resampler(options.sample_rate)
 
     def feed(self, frame: bytes) -> bytes:
@@ -57,13 +57,13 @@ class AudioDecoder:
         if self._torn:
             raise BadInput(
                 f"the audio ended with {len(self._torn)} of the {self._frame_bytes} bytes that a sample of "
-                f"{self._options.encoding} with {self._options.channels} channel(s) takes: everything before was decoded"
+                f"{self._options.raw_encoding} with {self._options.channels} channel(s) takes: everything before was decoded"
             )
 
     def _convert(self, raw: bytes, *, last: bool) -> bytes:
         if self._untouched and self._resampler is None:
             return raw
-        floats = to_floats(raw, self._options.encoding)
+        floats = to_floats(raw, self._options.raw_encoding)
         if self._options.channels > 1:
             floats = floats.reshape(-1, self._options.channels).mean(axis=1)
         return to_s16le(

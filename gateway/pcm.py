@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.protocol import Encoding
+from shared.protocol import RawEncoding
 
 Floats = NDArray[np.float32]
 
-SAMPLE_WIDTH: dict[Encoding, int] = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
+SAMPLE_WIDTH: dict[RawEncoding, int] = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
 FULL_SCALE = 32_768  # of s16
 
 
@@ -34,7 +34,7 @@ def _scaled(values: NDArray[np.signedinteger]) -> Floats:
 _G711 = {"mulaw": _mulaw_table(), "alaw": _alaw_table()}
 
 
-def to_floats(raw: bytes, encoding: Encoding) -> Floats:
+def to_floats(raw: bytes, encoding: RawEncoding) -> Floats:
     """Samples in -1 … 1. NaN and infinities become 0, louder floats are clipped."""
     if encoding == "pcm_s16le":
         return np.frombuffer(raw, "<i2").astype(np.float32) / np.float32(FULL_SCALE)

@@ -25,12 +25,12 @@ class Sniffer:
     """Looks at the start of one connection's audio; a few numpy passes in all, nothing after the first second."""
 
     def __init__(self, options: SessionOptions) -> None:
-        self._encoding = options.encoding
-        width = SAMPLE_WIDTH[options.encoding]
+        self._encoding = options.raw_encoding
+        width = SAMPLE_WIDTH[options.raw_encoding]
         self._limit = min(_HEAD_BYTES, options.sample_rate * options.channels * width)
         # 64 printable bytes of 16-bit audio are impossible; companded audio below zero prints too, but not for 1/8 s.
         self._text_bytes = 2_048 if width == 1 else 64
-        self._announced = f"{options.encoding} ({options.sample_rate} Hz, {options.channels} channel(s))"
+        self._announced = f"{options.raw_encoding} ({options.sample_rate} Hz, {options.channels} channel(s))"
         self._head = bytearray()
         self._next_look = _FIRST_LOOK
 

@@ -53,7 +53,9 @@ class Visit:
     async def holds(self, held: Held) -> None:
         """The session is known now. One that is resumed by message brings its own seat, and its age."""
         options = held.options
-        self._bytes_per_ms = options.sample_rate * options.channels * SAMPLE_WIDTH[options.encoding] / 1000
+        self._bytes_per_ms = (
+            options.sample_rate * options.channels * SAMPLE_WIDTH[options.raw_encoding] / 1000
+        )
         if held.resumed:
             created_ms = float(await self._clients.meta_field(held.session, "created_ms") or wall_ms())
             self._started = mono_ms() - max(0, wall_ms() - created_ms)

@@ -12,7 +12,7 @@ class Kept:
     """Audio and flushes of one session, in the order they were sent."""
 
     def __init__(self, options: SessionOptions) -> None:
-        self._frame_bytes = _WIDTH[options.encoding] * options.channels
+        self._frame_bytes = _WIDTH[options.raw_encoding] * options.channels
         self._sent: deque[tuple[int, bytes | Flush]] = deque()  # (bytes of audio sent before it, message)
         self._bytes = 0
         self._flushes = 0  # forgotten ones

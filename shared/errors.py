@@ -2,6 +2,7 @@
 
 ScribeError
 ├── BadInput          the client's fault: told to that client, never retried
+│   ├── Silent        it said nothing for too long
 │   └── SessionOver   it went on sending after the session had ended or failed
 │       └── Replaced  another connection has resumed its session
 ├── Unauthorized      the client's fault: no credentials, or none that are valid
@@ -35,6 +36,10 @@ class ScribeError(Exception):
 class BadInput(ScribeError):
     code = "bad_input"
     blame = "client"
+
+
+class Silent(BadInput):
+    code = "bad_input"
 
 
 class SessionOver(BadInput):

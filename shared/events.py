@@ -87,6 +87,14 @@ class SpeechEnd(_Event):
     end_ms: int
 
 
+class Silence(_Event):
+    """Nobody has spoken for as long as the session's `silence_ms`; told once, until somebody speaks again."""
+
+    type: Literal["silence"] = "silence"
+    start_ms: int = Field(description="end of the last speech; 0: nobody has spoken yet")
+    end_ms: int
+
+
 class Flushed(_Event):
     """Everything sent before the flush has been decoded and its events are out."""
 
@@ -120,7 +128,8 @@ class End(_Event):
 
 
 TranscriptEvent = Annotated[
-    SpeechStart | Partial | Final | SpeechEnd | Flushed | Gap | ErrorEvent | End, Field(discriminator="type")
+    SpeechStart | Partial | Final | SpeechEnd | Silence | Flushed | Gap | ErrorEvent | End,
+    Field(discriminator="type"),
 ]
 EVENT_ADAPTER: TypeAdapter[TranscriptEvent] = TypeAdapter(TranscriptEvent)
 

@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from shared.events import TranscriptEvent
 
-Encoding = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
+RawEncoding = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
+# auto: a container where the first bytes are one's, else pcm_s16le.
+Encoding = Literal["auto", "container", RawEncoding]
 RingPolicy = Literal["block", "drop_oldest"]
 # What JSON numbers and Lua's are exact to; a stream's entry ids end at 2^64.
 MAX_EVENT = 2**53
@@ -23,17 +25,26 @@ class SessionOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample_rate: int = Field(default=16_000, ge=8_000, le=48_000, description="Hz of the audio sent")
-    encoding: Encoding = "pcm_s16le"
+    encoding: Encoding = "auto"
     channels: int = Field(default=1, ge=1, le=8, description="interleaved; mixed down to one")
+    multichannel: bool = Field(default=False, description="a transcript for each channel instead")
     language: Literal["en"] = Field(default="en", description="the default engine speaks English")
     partials: bool = Field(default=True, description="send partial events, not only finals")
     endpointing_ms: int = Field(default=500, ge=200, le=3_000, description="silence that ends an utterance")
+    silence_ms: int = Field(
+        default=0, ge=0, le=60_000, description="after so much silence a `silence` event is sent; 0: none"
+    )
     chunk_ms: int = Field(default=320, ge=80, le=1_000, description="audio handed to the workers at a time")
     when_full: RingPolicy = Field(
         default="block",
         description="when the fleet falls behind: stop reading the socket, or drop the oldest audio and send a gap event",
     )
     denoise: bool = Field(default=False, description="noise reduction before recognition")
+
+    @property
+    def raw_encoding(self) -> RawEncoding:
+        """How samples are written when what arrives is no container."""
+        return "pcm_s16le" if self.encoding == "auto" or self.encoding == "container" else self.encoding  # noqa: PLR1714 - mypy
 
 
 class Configure(SessionOptions):
@@ -52,6 +63,12 @@ class Resume(_Message):
     resume_token: str = Field(max_length=64, description="from the `ready` message")
     last_event: int = Field(
         default=0, ge=0, le=MAX_EVENT, description="newest event received; those after it are sent"
+    )
+    channel_events: str = Field(
+        default="",
+        max_length=200,
+        pattern=r"^(\d{1,16}(,\d{1,16})*)?$",
+        description="with `multichannel`, in place of last_event: that of each channel, by commas",
     )
     last_chunk: int = Field(
         default=0, ge=0, description="newest chunk that a pong has confirmed; for the log"
@@ -89,6 +106,10 @@ class Ready(_Message):
     chunk_ms: int
     sample_rate: int
     encoding: Encoding
+    channels: list[str] = Field(
+        default_factory=list,
+        description="with `multichannel`: the session of each channel; events name the one they are of",
+    )
     resumed: bool = Field(default=False, description="whether this answers a resume")
     next_chunk: int = Field(default=1, description="number of the next chunk wanted; marks are numbered too")
     next_sample: int = Field(

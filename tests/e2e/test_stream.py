@@ -86,7 +86,7 @@ async def test_a_client_that_configures_nothing_gets_the_defaults(fleet):
     async with websockets.connect(f"ws://127.0.0.1:{fleet.port}/v1/stream") as socket:
         (ready,) = await until(socket, "ready")
 
-    assert (ready["sample_rate"], ready["encoding"]) == (16000, "pcm_s16le")
+    assert (ready["sample_rate"], ready["encoding"]) == (16000, "auto")
 
 
 async def test_a_flush_is_answered_after_everything_said_before_it(fleet):

@@ -81,7 +81,7 @@ async def test_flush_and_options_reach_the_server():
         events = [message.type async for message in client]
 
     assert events == ["final", "end"]
-    assert seen["path"].startswith("/v1/stream?sample_rate=8000&encoding=pcm_s16le&")
+    assert seen["path"].startswith("/v1/stream?sample_rate=8000&encoding=auto&")
     assert "partials=false" in seen["path"]
     assert seen["texts"][0] == Flush(id="f1").model_dump_json()
 
