@@ -12,10 +12,15 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse
 
 from gateway import refusal
+from gateway.dialects.base import Dialect
+from gateway.dialects.native import Native
 from gateway.gateway import Gateway
 from gateway.server import BoundedHeads
 from shared.errors import ScribeError
 from shared.protocol import MAX_EVENT
+
+# What is spoken where.
+DIALECTS: dict[str, type[Dialect]] = {"/v1/stream": Native}
 
 # As gateway/sessions.py makes them.
 SESSION = re.compile(r"[0-9a-f]{32}")
@@ -44,6 +49,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(BoundedHeads)
     app.add_exception_handler(ScribeError, _refused)
     _health(app, gateway)
+    _dialects(app, gateway)
     _sessions(app, gateway)
     return app
 
@@ -69,11 +75,17 @@ def _health(app: FastAPI, gateway: Gateway) -> None:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _sessions(app: FastAPI, gateway: Gateway) -> None:
-    @app.websocket("/v1/stream")
-    async def stream(socket: WebSocket) -> None:
-        await gateway.serve(socket)
+def _dialects(app: FastAPI, gateway: Gateway) -> None:
+    def route(path: str, dialect: type[Dialect]) -> None:
+        @app.websocket(path)
+        async def talk(socket: WebSocket) -> None:
+            await gateway.serve(socket, dialect)
 
+    for path, dialect in DIALECTS.items():
+        route(path, dialect)
+
+
+def _sessions(app: FastAPI, gateway: Gateway) -> None:
     @app.get(
         "/v1/sessions/{session}/events",
         response_class=EventSourceResponse,

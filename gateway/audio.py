@@ -1,5 +1,6 @@
-"""One connection's audio: from what the client announced to 16 kHz mono s16le."""
+"""One connection's audio: from what the client announced to s16le at 16 kHz."""
 
+import numpy as np
 import soxr
 
 from gateway.pcm import SAMPLE_WIDTH, to_floats, to_s16le
@@ -14,19 +15,21 @@ class AudioDecoder:
     """Feed messages of any size, split anywhere; the output does not depend on how they were split.
 
     16 kHz mono s16le passes through untouched. Everything else becomes floats, is mixed down by the channels'
-    mean and resampled by a filter that keeps its state from message to message.
+    mean (with `multichannel` they stay apart, interleaved) and resampled by a filter that keeps its state from message
+    to message.
     """
 
-    def __init__(self, options: SessionOptions, taken: int = 0, skip: int = 0) -> None:
-        """`taken`: samples sent before; `skip`: samples of the output to leave out (gateway/place.py says why)."""
+    def __init__(self, options: SessionOptions, taken: int = 0) -> None:
+        """`taken`: samples sent before."""
         self._options = options
-        self._skip = skip * 2
         self.taken = taken
         self._frame_bytes = SAMPLE_WIDTH[options.raw_encoding] * options.channels
         self._sniffer = Sniffer(options)
         self._torn = b""
-        self._untouched = options.raw_encoding == "pcm_s16le" and options.channels == 1
-        self._resampler = None if options.sample_rate == SAMPLE_RATE else _resampler(options.sample_rate)
+        self._mixes = options.channels > 1 and not options.multichannel
+        self._untouched = options.raw_encoding == "pcm_s16le" and not self._mixes
+        rate = options.sample_rate
+        self._resampler = None if rate == SAMPLE_RATE else _resampler(rate, options.separate)
 
     def feed(self, frame: bytes) -> bytes:
         """Decode one message. Raises BadInput when the audio is plainly not what was announced."""
@@ -36,10 +39,7 @@ class AudioDecoder:
         self._torn, raw = raw[whole:], raw[:whole]
         self.taken += whole // self._frame_bytes
         self._sniffer.look(raw)
-        samples = self._convert(raw, last=False)
-        skipped = min(self._skip, len(samples))
-        self._skip -= skipped
-        return samples[skipped:] if skipped else samples
+        return self._convert(raw, last=False)
 
     def finish(self) -> bytes:
         """Return what the resampler holds back; call it at the end of the audio and for a flush.
@@ -64,17 +64,26 @@ class AudioDecoder:
         if self._untouched and self._resampler is None:
             return raw
         floats = to_floats(raw, self._options.raw_encoding)
-        if self._options.channels > 1:
+        if self._mixes:
             floats = floats.reshape(-1, self._options.channels).mean(axis=1)
-        return to_s16le(
-            floats if self._resampler is None else self._resampler.resample_chunk(floats, last=last)
-        )
+        if self._resampler is not None:
+            separate = self._options.separate
+            shaped = floats if separate == 1 else floats.reshape(-1, separate)
+            floats = self._resampler.resample_chunk(shaped, last=last)
+        return to_s16le(floats)
 
 
-def _resampler(rate: int) -> soxr.ResampleStream:
+def split(samples: bytes, channels: int) -> list[bytes]:
+    """Interleaved s16le by channel."""
+    if channels == 1:
+        return [samples]
+    return [row.tobytes() for row in np.frombuffer(samples, "<i2").reshape(-1, channels).T]
+
+
+def _resampler(rate: int, channels: int) -> soxr.ResampleStream:
     """HQ. It holds back 37 ms of audio at 48 kHz but 115 at 8 kHz; the variable-rate filter, 30 at 8 kHz.
 
     Other rates keep the constant-rate filter: the variable one delays them by a fraction of a sample and costs five
     times as much at 48 kHz (3 ms of CPU per second of audio). At 8 kHz it is within -80 dB of the other.
     """
-    return soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ", vr=rate == 8_000)
+    return soxr.ResampleStream(rate, SAMPLE_RATE, channels, dtype="float32", quality="HQ", vr=rate == 8_000)

@@ -1,213 +1,155 @@
-"""One client connection: socket in, chunks out; events in, socket out."""
+"""One client's WebSocket: what its dialect makes of messages goes into the call, and of events to the client."""
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from gateway import session
-from gateway.door import chosen_subprotocol
-from gateway.handshake import Message, ready, request_from, session_for
-from gateway.intake import Intake
-from gateway.refusal import CLOSE_BAD_INPUT, CLOSE_INTERNAL, close_code_of, note, problem_of
-from gateway.registry import Registry
-from gateway.relay import Relay, SessionFailed
-from gateway.sessions import Held
+from gateway.call import Call
+from gateway.dialects.base import Begin, Dialect, Farewell, Reply, Said, chosen_subprotocol
+from gateway.refusal import CLOSE_GOING_AWAY, note
+from gateway.relay import SessionFailed
 from gateway.visit import Visit
-from shared.errors import BadInput, RedisUnavailable, Replaced, ScribeError, SessionLost, SessionOver
-from shared.redis_client import RedisClients
+from shared.errors import BadInput, ScribeError, SessionOver, Silent
 from shared.settings import GatewaySettings
-from shared.tasks import cancel
-from shared.transcripts import TranscriptHub
 
 log = structlog.get_logger()
 
-CLOSE_OK, CLOSE_GOING_AWAY = 1000, 1001
-
-# How often a connection sees whether Redis still has its session as it left it.
-CHECK_S = 2.0
+# After which a dialect may begin a session for a client that says nothing.
+PATIENCE_S = 1.0
 
 
 class Connection:
     """Serves one WebSocket from accept to close."""
 
     def __init__(
-        self,
-        socket: WebSocket,
-        clients: RedisClients,
-        hub: TranscriptHub,
-        registry: Registry,
-        *,
-        settings: GatewaySettings,
-        visit: Visit,
+        self, socket: WebSocket, dialect: Dialect, call: Call, *, settings: GatewaySettings, visit: Visit
     ) -> None:
         self._socket = socket
-        self._clients = clients
-        self._hub = hub
-        self._registry = registry
-        self._settings = settings
+        self._dialect = dialect
+        self._call = call
         self._visit = visit
-        self._held: Held | None = None
-        self._intake: Intake | None = None
-        self._relay: Relay | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._feeding: asyncio.Task[None] | None = None
-        self._close_code = CLOSE_OK
+        self._idle_s = dialect.idle_s or settings.idle_s
+        self._sending = asyncio.Lock()
+        self._complaint: ScribeError | None = (
+            None  # about what was said; told already, and shown in the close code
+        )
         self.comes_back = False  # the session waits for its client; else it ends with this connection
-        self._parting: ScribeError | None = None  # why the session may not go on; told when all is decoded
 
     async def serve(self) -> None:
         """Until the session is over; whatever goes wrong is told to this client and nobody else."""
-        await self._socket.accept(subprotocol=chosen_subprotocol(self._socket))
+        socket, dialect = self._socket, self._dialect
+        await socket.accept(chosen_subprotocol(socket, type(dialect)), dialect.headers())
         try:
-            await self._run(await self._open())
+            await self._talk(await self._begin())
         except WebSocketDisconnect:
             self.comes_back = True
-            log.info("client_left", session=self._session)
+            log.info("client_left", session=self._call.session)
         except SessionFailed:
-            await self._close(CLOSE_INTERNAL)  # its error event has told the client why
+            await self._close(
+                dialect.close(ScribeError("the session failed"))
+            )  # its error event has told why
         except ScribeError as error:
             self.comes_back = error.retryable
-            await self._refuse(error)
+            await self._part(error)
         except asyncio.CancelledError:
             self.comes_back = True  # the gateway stops; the client can go on at another
-            await self._close(CLOSE_GOING_AWAY)
+            await self._close(Farewell(CLOSE_GOING_AWAY))
             raise
         except Exception:
             # The top of a connection: a bug of ours costs this session, and the client hears no traceback.
-            log.exception("connection_failed", session=self._session)
-            await self._refuse(ScribeError("internal error; the session is over"))
+            log.exception("connection_failed", session=self._call.session)
+            await self._part(ScribeError("internal error; the session is over"))
         finally:
-            await self._finish()
+            await self._call.finish(comes_back=self.comes_back)
 
-    async def _open(self) -> Message | None:
-        """The session, ready for audio; and the first message where it belongs to that."""
-        request, first = await request_from(self._socket)
-        held = self._held = await session_for(
-            self._clients, request, self._settings.resume_s, self._visit.session, self._visit.principal.id
-        )
-        await self._visit.holds(held)
-        self._registry.add(held)
-        self._relay = Relay(self._clients, await self._hub.follow(held.session, held.last_event), held)
-        self._intake = Intake(self._clients, held, self._settings, self._relay.restore)
-        await self._socket.send_text(ready(held).model_dump_json())
-        log.info("session_resumed" if held.resumed else "session_opened", session=held.session)
-        return first
-
-    async def _run(self, first: Message | None) -> None:
-        """Read, feed and relay side by side; the session is over when the relay has sent the last event."""
-        assert self._intake is not None
-        assert self._relay is not None
-        relay = self._start(self._relay.run(self._socket), "relay")
-        self._feeding = asyncio.create_task(self._intake.feed(), name=f"feed {self._session}")
-        pending = {
-            relay,
-            self._feeding,
-            self._start(self._read(first), "read"),
-            self._start(self._watch(), "watch"),
-            self._start(self._limit(), "limit"),
-        }
-        while relay in pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                _result(task)
-        if self._parting:
-            await self._tell(self._parting)
-        await self._close(self._close_code)
-
-    async def _read(self, message: Message | None) -> None:
-        """Read until the client leaves or falls silent; only the wait for it counts, not our own holding back."""
-        assert self._intake is not None
+    async def _begin(self) -> Sequence[Said]:
+        """Open the session when the dialect knows which; what the client has said beyond that."""
+        said = list(self._dialect.greet())
+        patience: float | None = PATIENCE_S
         while True:
-            if message:
-                if message["type"] == "websocket.disconnect":
-                    raise WebSocketDisconnect(message.get("code", 1006))
-                self._visit.take(message)
-                if not self._parting and (answer := await self._intake.take(message)):
-                    await self._answer(answer)
+            while said:
+                if isinstance(first := said.pop(0), Begin):
+                    await self._send(self._dialect.ready(await self._call.open(first.request)))
+                    return said
+                assert isinstance(first, Reply), f"{type(self._dialect).__name__} said {first} before Begin"
+                await self._send((first.message,))
             try:
-                over = self._intake.state is session.State.ENDING
-                async with asyncio.timeout(None if over else self._settings.idle_s):
-                    message = await self._socket.receive()
-            except TimeoutError as error:
-                raise BadInput(
-                    f"nothing was sent for {self._settings.idle_s:g} s: send audio, a ping now and then, or end"
-                ) from error
+                said += self._dialect.hear(await self._receive(patience))
+            except TimeoutError:
+                said += self._dialect.impatient()
+                patience = None
 
-    async def _answer(self, answer: BadInput | Any) -> None:
-        """Tell at once what the end of the audio had wrong: what was whole is still decoded."""
-        if isinstance(answer, BadInput):
-            self._close_code = CLOSE_BAD_INPUT
-            await self._tell(answer)
-        else:
-            await self._socket.send_text(answer.model_dump_json())
+    async def _talk(self, said: Sequence[Said]) -> None:
+        """The session is over when its last event was told."""
+        parting = await self._call.run(self._tell, self._listen(said))
+        if parting:
+            await self._tell_error(parting)
+            self._complaint = SessionOver(str(parting))  # it may try again, but not with this session
+        await self._close(self._dialect.close(self._complaint))
 
-    async def _watch(self) -> None:
-        """Notice what a connection that neither sends nor hears anything would not."""
-        assert self._intake is not None
-        assert self._relay is not None
+    async def _listen(self, said: Sequence[Said]) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
-            # A failover takes seconds. The feed, which has something to lose, decides when an outage is too long.
-            with contextlib.suppress(RedisUnavailable):
-                await self._intake.check()
-                await self._relay.check()
+            for each in said:
+                await self._take(each)
+            said = self._dialect.hear(await self._receive())
 
-    async def _limit(self) -> None:
-        """End the session as its client would, once it may not go on."""
-        assert self._intake is not None
-        self._parting, self._close_code = await self._visit.over(), CLOSE_BAD_INPUT
-        await self._intake.cut()
+    async def _take(self, said: Said) -> None:
+        if isinstance(said, Reply):
+            await self._send((said.message,))
+            return
+        answer = await self._call.take(said)
+        if isinstance(answer, BadInput):
+            # What the end of the audio had wrong is told at once: what was whole is still decoded.
+            self._complaint = answer
+            await self._tell_error(answer)
+        elif answer:
+            await self._send(self._dialect.pong(answer))
 
-    async def _refuse(self, error: ScribeError) -> None:
-        await self._tell(error)
-        await self._close(close_code_of(error))
+    async def _receive(self, patience_s: float | None = None) -> str | bytes:
+        """The next message; only the wait for it counts as silence, not our own holding back.
 
-    async def _tell(self, error: ScribeError) -> None:
-        note(error, self._session)
+        Raises WebSocketDisconnect, Silent, TimeoutError when `patience_s` is over.
+        """
+        limit = None if self._call.ending else self._idle_s
+        try:
+            async with asyncio.timeout(patience_s or limit):
+                message = await self._socket.receive()
+        except TimeoutError as error:
+            if patience_s:
+                raise
+            raise Silent(
+                f"nothing was sent for {self._idle_s:g} s: send audio, a ping now and then, or end"
+            ) from error
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1006))
+        data: str | bytes = message["text"] if message.get("text") is not None else message["bytes"]
+        self._visit.take(data)
+        return data
+
+    async def _part(self, error: ScribeError) -> None:
+        await self._tell_error(error)
+        await self._close(self._dialect.close(error))
+
+    async def _tell(self, raw: bytes, fields: dict[str, Any], channel: int) -> None:
+        await self._send(self._dialect.tell_raw(raw, fields, channel))
+
+    async def _tell_error(self, error: ScribeError) -> None:
+        note(error, self._call.session)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             if self._socket.application_state is WebSocketState.CONNECTED:
-                await self._socket.send_text(problem_of(error).model_dump_json(exclude_none=True))
+                await self._send(self._dialect.refuse(error))
 
-    async def _close(self, code: int) -> None:
+    async def _send(self, messages: Sequence[str]) -> None:
+        """In the order in which the dialect made them, whichever task asked."""
+        if messages:
+            async with self._sending:
+                for message in messages:
+                    await self._socket.send_text(message)
+
+    async def _close(self, how: Farewell) -> None:
         with contextlib.suppress(RuntimeError):  # the client closed first
-            await self._socket.close(code)
-
-    async def _finish(self) -> None:
-        """What was said before the client left or was refused is decoded; then nothing remains here."""
-        if self._relay:
-            await self._relay.close()
-        await cancel(self._tasks)
-        if self._intake and self._feeding:
-            self._intake.leave(comes_back=self.comes_back)
-            await asyncio.wait([self._feeding], timeout=self._settings.drain_s)
-            await cancel([self._feeding])
-        if self._held:
-            self._registry.remove(self._held)
-        log.info("session_closed", session=self._session)
-        # A cancelled task's error remembers this connection: without them its audio is freed now, not when Python next
-        # looks for cycles.
-        self._tasks.clear()
-        self._relay = self._intake = self._feeding = None
-
-    @property
-    def _session(self) -> str | None:
-        return self._held.session if self._held else None
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=f"{name} {self._session}")
-        self._tasks.append(task)
-        return task
-
-
-def _result(task: asyncio.Task[None]) -> None:
-    """Raise what a task failed with; but a session that the fleet gave up is told by its error event."""
-    try:
-        task.result()
-    except (Replaced, SessionLost):
-        raise
-    except SessionOver:
-        pass
+            await self._socket.close(how.code, how.reason)

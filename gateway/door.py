@@ -65,13 +65,21 @@ class Door:
             on_loopback=self._on_loopback,
         )
 
-    def enter(self, client: HTTPConnection, scope: Scope | None, *, in_query: bool = False) -> Principal:
+    def enter(
+        self,
+        client: HTTPConnection,
+        scope: Scope | None,
+        *,
+        in_query: bool = False,
+        secret: str | None = None,
+    ) -> Principal:
         """The principal behind a request. Raises Unauthorized, or Forbidden without the scope.
 
-        `in_query`: `?token=` counts too. Only for EventSource, which can't do better: addresses end up in logs.
+        `in_query`: `?token=` counts too. Only for clients that can't do better: addresses end up in logs.
+        `secret`: found where only the client's dialect looks; the Authorization header goes before it.
         """
         self.check_page(client)
-        principal = self._principal(_credentials(client, in_query=in_query))
+        principal = self._principal(_credentials(client, in_query=in_query) or secret)
         if scope and scope not in principal.scopes:
             raise Forbidden(f"this key lacks the scope {scope!r}")
         return principal
@@ -98,9 +106,10 @@ class Door:
         return Principal(f"key:{key.name}", frozenset(key.scopes), key.limits.over(self._defaults))
 
 
-def chosen_subprotocol(client: HTTPConnection) -> str | None:
-    """The one to answer with; never the one that holds the secret."""
-    return SUBPROTOCOL if SUBPROTOCOL in client.scope.get("subprotocols", ()) else None
+def offered_secret(client: HTTPConnection, prefix: str) -> str | None:
+    """The rest of the first offered subprotocol that begins like this."""
+    offered = (str(each) for each in client.scope.get("subprotocols", ()))
+    return next((each.removeprefix(prefix) for each in offered if each.startswith(prefix)), None)
 
 
 def _credentials(client: HTTPConnection, *, in_query: bool) -> str | None:
@@ -109,7 +118,6 @@ def _credentials(client: HTTPConnection, *, in_query: bool) -> str | None:
         if scheme.lower() not in {"bearer", "token"} or not secret.strip():
             raise Unauthorized(f"the Authorization header is none we know: {_HOW}")
         return secret.strip()
-    for offered in client.scope.get("subprotocols", ()):
-        if offered.startswith(_BEARER):
-            return str(offered).removeprefix(_BEARER)
+    if offered := offered_secret(client, _BEARER):
+        return offered
     return client.query_params.get("token") if in_query else None

@@ -3,21 +3,24 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import structlog
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
 from gateway import refusal
 from gateway.admission import Admission
+from gateway.call import Call
 from gateway.connection import Connection
+from gateway.dialects.base import Dialect
 from gateway.door import Door
 from gateway.registry import Registry
 from gateway.sessions import new_session_id
 from gateway.visit import Visit
 from shared import metrics
 from shared.access import Principal
-from shared.errors import ScribeError
+from shared.errors import BadInput, ScribeError
 from shared.redis_client import RedisClients, translated
 from shared.settings import AuthSettings, GatewaySettings, LimitSettings
 from shared.tasks import cancel
@@ -67,42 +70,58 @@ class Gateway:
         await self.admission.stop()
         await self.door.stop()
 
-    async def serve(self, socket: WebSocket) -> None:
+    async def serve(self, socket: WebSocket, dialect: type[Dialect]) -> None:
         """Serve one client until its session is over, or refuse it."""
+        with self._counted():
+            try:
+                resumed = (
+                    socket.query_params.get("session") if "resume_token" in socket.query_params else None
+                )
+                visit = await self.let_in(socket, dialect, resumed)
+                try:
+                    speaks = dialect(socket)
+                except BadInput:
+                    await visit.stop(comes_back=False)
+                    raise
+            except ScribeError as error:
+                await refusal.refuse(socket, error, dialect)
+                return
+            connection = Connection(socket, speaks, self.call(visit), settings=self._settings, visit=visit)
+            try:
+                await connection.serve()
+            finally:
+                await visit.stop(comes_back=connection.comes_back)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """The current task is among those that a stop waits for."""
         task = asyncio.current_task()
         assert task
         self._connections.add(task)
         metrics.SESSIONS.inc()
         try:
-            visit = await self._let_in(socket)
-        except ScribeError as error:
-            await refusal.refuse(socket, error)
-        else:
-            await self._serve(socket, visit)
+            yield
         finally:
             metrics.SESSIONS.dec()
             self._connections.discard(task)
 
-    async def _let_in(self, socket: WebSocket) -> Visit:
+    async def let_in(
+        self, client: HTTPConnection, dialect: type[Dialect], resumed: str | None = None
+    ) -> Visit:
         """Raises ScribeError for a client that is refused. One that resumes a session is not new to the fleet."""
         if self._draining:
             raise refusal.draining()
-        principal, query = self.door.enter(socket, "transcribe"), socket.query_params
-        resumed = query.get("session") if "resume_token" in query else None
+        principal = self.door.enter(
+            client, "transcribe", in_query=dialect.secret_in_query, secret=dialect.secret(client)
+        )
         if resumed is None:
             self.admission.check(len(self._connections) - 1)
         visit = Visit(self._clients, principal, resumed or new_session_id())
         await visit.start()
         return visit
 
-    async def _serve(self, socket: WebSocket, visit: Visit) -> None:
-        connection = Connection(
-            socket, self._clients, self._hub, self._registry, settings=self._settings, visit=visit
-        )
-        try:
-            await connection.serve()
-        finally:
-            await visit.stop(comes_back=connection.comes_back)
+    def call(self, visit: Visit) -> Call:
+        return Call(self._clients, self._hub, self._registry, settings=self._settings, visit=visit)
 
     async def problem(self) -> str | None:
         """Why no new sessions are taken; None when they are."""

@@ -1,5 +1,6 @@
 """Where a client is in its session: what it must know to go on after it was cut off."""
 
+from collections.abc import Iterable
 from math import gcd
 from typing import NamedTuple
 
@@ -44,3 +45,13 @@ def restart_at(place: Place, rate: int) -> Restart:
     theirs, ours = rate // common, SAMPLE_RATE // common
     steps = max(0, since - int(_WARM_UP_S * SAMPLE_RATE)) // ours
     return Restart(place.base_theirs + steps * theirs, since - steps * ours)
+
+
+def restart_of(places: Iterable[Place], rate: int) -> tuple[int, Place]:
+    """The same for channels that were cut off at different places: from the one that is furthest behind.
+
+    Returns the client's sample to send from, and the place that the decoder's output begins at, counted like theirs.
+    """
+    behind = min(places, key=lambda place: (place.samples, place.flushes))
+    again = restart_at(behind, rate)
+    return again.sample, behind._replace(samples=behind.samples - again.skip)

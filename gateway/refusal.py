@@ -7,13 +7,14 @@ import structlog
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from gateway.door import chosen_subprotocol
+from gateway.dialects.base import Dialect, chosen_subprotocol
 from shared import metrics
 from shared.errors import BadInput, Forbidden, Overloaded, QuotaExceeded, ScribeError, Unauthorized
 from shared.protocol import Problem
 
 log = structlog.get_logger()
 
+CLOSE_OK, CLOSE_GOING_AWAY = 1000, 1001
 CLOSE_BAD_INPUT, CLOSE_INTERNAL, CLOSE_TRY_LATER = 1008, 1011, 1013
 
 _STATUS: dict[type[ScribeError], int] = {Unauthorized: 401, Forbidden: 403, BadInput: 400, QuotaExceeded: 429}
@@ -59,18 +60,19 @@ def note(error: ScribeError, session: str | None = None) -> None:
     log.info("refused", session=session, code=error.code, why=str(error))
 
 
-async def refuse(socket: WebSocket, error: ScribeError) -> None:
+async def refuse(socket: WebSocket, error: ScribeError, dialect: type[Dialect]) -> None:
     """Refuse a client that has not been accepted yet: a program in the handshake, a page by message and close code.
 
     Pages see no HTTP status of a WebSocket's handshake, only that it failed.
     """
     note(error)
+    answer = dialect.response(error)
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # gone already
         if "origin" not in socket.headers:
-            await socket.send_denial_response(response_of(error))
+            await socket.send_denial_response(answer)
             return
-        await socket.accept(subprotocol=chosen_subprotocol(socket))
-        await socket.send_text(problem_of(error).model_dump_json(exclude_none=True))
+        await socket.accept(subprotocol=chosen_subprotocol(socket, dialect))
+        await socket.send_text(bytes(answer.body).decode())
         await socket.close(close_code_of(error))
 
 

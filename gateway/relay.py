@@ -2,10 +2,10 @@
 
 import json
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import structlog
-from starlette.websockets import WebSocket
 
 from gateway.sessions import Held
 from shared import metrics
@@ -18,6 +18,10 @@ log = structlog.get_logger()
 
 # More than a fleet says in the seconds that a failover may lose.
 _KEPT_EVENTS = 200
+
+
+# Takes an event's JSON, and the same parsed, to the client.
+Tell = Callable[[bytes, dict[str, Any]], Awaitable[None]]
 
 
 class SessionFailed(Exception):
@@ -44,7 +48,7 @@ class Relay:
         self._newest: dict[str, int] = {}  # type -> utterance of the newest such event
         self._doubted = b""
 
-    async def run(self, socket: WebSocket) -> None:
+    async def run(self, tell: Tell) -> None:
         """Until `end`. Raises SessionFailed after an `error` event."""
         if self._heard_all:
             return
@@ -59,7 +63,7 @@ class Relay:
             lasts = kind != "partial"
             self._lasting += lasts
             self._told.append(_Told(event.number, self._lasting, lasts, event.raw))
-            await socket.send_text(event.raw.decode())
+            await tell(event.raw, fields)
             _observe(fields)
             if kind == "error":
                 raise SessionFailed

@@ -36,15 +36,23 @@ def new_session_id() -> str:
     return secrets.token_hex(16)
 
 
+def channel_sessions(session: str, channels: int) -> list[str]:
+    """The sessions of a call's channels: the first has the call's id, the others follow from it."""
+    others = (f"{session}:{channel}".encode() for channel in range(1, channels))
+    return [session, *(hashlib.sha256(each).hexdigest()[:32] for each in others)]
+
+
 async def open_session(
     clients: RedisClients,
     options: SessionOptions,
     wait_s: float = 30,
     session: str | None = None,
+    *,
     owner: str = "anonymous",
+    resume_token: str | None = None,
 ) -> Held:
     """Create a session that waits `wait_s` for a client that was cut off. Of the resume token only a hash is stored."""
-    held = Held(session or new_session_id(), secrets.token_urlsafe(24), options)
+    held = Held(session or new_session_id(), resume_token or secrets.token_urlsafe(24), options)
     meta = {
         "options": options.model_dump_json(),
         "resume": _hash(held.resume_token),

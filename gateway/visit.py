@@ -7,8 +7,6 @@ import structlog
 
 from gateway import quota
 from gateway.bucket import Bucket
-from gateway.handshake import Message
-from gateway.pcm import SAMPLE_WIDTH
 from gateway.sessions import Held
 from shared.access import Principal
 from shared.clock import mono_ms, wall_ms
@@ -34,8 +32,7 @@ class Visit:
         self._limits = principal.limits
         self._bucket = Bucket(self._limits.messages_per_s or 0, BURST_S * (self._limits.messages_per_s or 0))
         self._started = mono_ms()
-        self._bytes_per_ms = 0.0
-        self._heard_bytes = 0  # not yet counted in Redis
+        self._heard_here = 0.0  # milliseconds, not yet counted in Redis
         self._heard_ms = 0  # the owner's today, as of the last count
         self._out_of_audio = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -52,10 +49,6 @@ class Visit:
 
     async def holds(self, held: Held) -> None:
         """The session is known now. One that is resumed by message brings its own seat, and its age."""
-        options = held.options
-        self._bytes_per_ms = (
-            options.sample_rate * options.channels * SAMPLE_WIDTH[options.raw_encoding] / 1000
-        )
         if held.resumed:
             created_ms = float(await self._clients.meta_field(held.session, "created_ms") or wall_ms())
             self._started = mono_ms() - max(0, wall_ms() - created_ms)
@@ -65,9 +58,8 @@ class Visit:
             if self._limits.sessions:
                 await quota.leave_seat(self._clients, self.principal.id, guest)
 
-    def take(self, message: Message) -> None:
+    def take(self, data: str | bytes) -> None:
         """Take notice of a message. Raises BadInput for one that is too large, QuotaExceeded for one too many."""
-        data = message.get("bytes") or message.get("text") or ""
         largest, rate = self._limits.frame_bytes, self._limits.messages_per_s
         if largest and len(data) > largest:
             raise BadInput(f"a message of {len(data)} bytes: this key may send {largest} at most")
@@ -76,9 +68,11 @@ class Visit:
                 f"this key may send {rate:g} messages a second: put 20 to 100 ms of audio in each",
                 retry_after_s=_RATE_RETRY_S,
             )
-        if isinstance(data, bytes):
-            self._heard_bytes += len(data)
-            self._look()
+
+    def heard(self, audio_ms: float) -> None:
+        """Take notice of audio; each channel with a transcript of its own counts."""
+        self._heard_here += audio_ms
+        self._look()
 
     async def over(self) -> QuotaExceeded:
         """Wait until the session may not go on, and say why."""
@@ -109,12 +103,11 @@ class Visit:
                 log.warning("use_not_counted", session=self.session, why=str(error))
 
     async def _count(self) -> None:
-        if not (self._limits.audio_s_per_day and self._bytes_per_ms and self._heard_bytes):
+        heard = int(self._heard_here)
+        if not (self._limits.audio_s_per_day and heard):
             return
-        heard, self._heard_bytes = self._heard_bytes, 0
-        self._heard_ms = await quota.add_heard(
-            self._clients, self.principal.id, round(heard / self._bytes_per_ms)
-        )
+        self._heard_here -= heard
+        self._heard_ms = await quota.add_heard(self._clients, self.principal.id, heard)
         self._look()
 
     async def _sit(self, seats: int) -> None:
@@ -123,7 +116,6 @@ class Visit:
 
     def _look(self) -> None:
         """See whether today's audio is used up, as far as is known here."""
-        if self._limits.audio_s_per_day and self._bytes_per_ms:
-            here = self._heard_bytes / self._bytes_per_ms
-            if self._heard_ms + here > self._limits.audio_s_per_day * 1000:
-                self._out_of_audio.set()
+        most = self._limits.audio_s_per_day
+        if most and self._heard_ms + self._heard_here > most * 1000:
+            self._out_of_audio.set()

@@ -39,7 +39,7 @@ class BadInput(ScribeError):
 
 
 class Silent(BadInput):
-    code = "bad_input"
+    code = "silent"
 
 
 class SessionOver(BadInput):

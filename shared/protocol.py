@@ -42,6 +42,11 @@ class SessionOptions(BaseModel):
     denoise: bool = Field(default=False, description="noise reduction before recognition")
 
     @property
+    def separate(self) -> int:
+        """Transcripts of the session: one, or one for each channel."""
+        return self.channels if self.multichannel else 1
+
+    @property
     def raw_encoding(self) -> RawEncoding:
         """How samples are written when what arrives is no container."""
         return "pcm_s16le" if self.encoding == "auto" or self.encoding == "container" else self.encoding  # noqa: PLR1714 - mypy

@@ -76,6 +76,10 @@ class Dialect(ABC):
     def __init__(self, head: HTTPConnection) -> None:
         """Read path, query and headers. Raises BadInput: the client is refused by HTTP."""
 
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """Of the answer that accepts the handshake."""
+        return ()
+
     @abstractmethod
     def greet(self) -> Sequence[Said]:
         """What is to be done as soon as the socket is accepted."""
@@ -114,3 +118,9 @@ class Dialect(ABC):
     @abstractmethod
     def close(self, error: ScribeError | None) -> Farewell:
         """How to close the socket: after the last event of a session, or with the error that ended it."""
+
+
+def chosen_subprotocol(client: HTTPConnection, dialect: type[Dialect]) -> str | None:
+    """The one to answer with; never one that holds a secret."""
+    offered = client.scope.get("subprotocols", ())
+    return next((each for each in dialect.subprotocols if each in offered), None)

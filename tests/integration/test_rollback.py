@@ -62,15 +62,15 @@ class Client:
     async def __aenter__(self):
         self.relay = Relay(self.clients, await self.hub.follow(self.held.session), self.held)
         self.ingest = Ingest(self.clients, self.held, before_repeat=self.relay.restore)
-        self.tasks = [asyncio.create_task(self.relay.run(self)), asyncio.create_task(self._watch())]
+        self.tasks = [asyncio.create_task(self.relay.run(self.hear)), asyncio.create_task(self._watch())]
         return self
 
     async def __aexit__(self, *_):
         await self.relay.close()
         await cancel(self.tasks)
 
-    async def send_text(self, text: str) -> None:
-        self.received.append(json.loads(text))
+    async def hear(self, _: bytes, fields: dict) -> None:
+        self.received.append(fields)
 
     async def send(self, first: int, last: int) -> None:
         for chunk in CHUNKS[first:last]:
