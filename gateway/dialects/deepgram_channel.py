@@ -54,7 +54,7 @@ class Channel:
             return ()
         if isinstance(event, Flushed):
             return self._flushed(event)
-        return [*self._release(speech_final=True), *self._tell(event)]
+        return [*self._release(), *self._tell(event)]
 
     def _tell(self, event: TranscriptEvent) -> Sequence[Shape]:
         if isinstance(event, Partial):
@@ -78,14 +78,14 @@ class Channel:
         if event.words:
             self._word_end_ms = event.words[-1].end_ms
         self._waiting = event
-        return () if self._finalizing else self._release(speech_final=True)
+        return () if self._finalizing else self._release()
 
-    def _release(self, *, speech_final: bool = False, from_finalize: bool = False) -> Sequence[Shape]:
-        """The final that waited, if one did."""
+    def _release(self, *, from_finalize: bool = False) -> Sequence[Shape]:
+        """The final that waited, if one did. Deepgram, too, says speech_final where a Finalize has cut speech off."""
         event, self._waiting = self._waiting, None
         if event is None:
             return ()
-        told = {"speech_final": speech_final, "from_finalize": from_finalize}
+        told = {"speech_final": True, "from_finalize": from_finalize}
         return [self._results(event.end_ms, shapes.final(event), **told)]
 
     def _started(self, event: SpeechStart) -> Sequence[Shape]:

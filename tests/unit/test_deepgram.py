@@ -313,7 +313,7 @@ def test_the_final_that_a_finalize_closed_is_its_answer():
 
     (results,) = told(dialect, *SPOKEN, Flushed(**S, flush_id="", through_ms=1500))
 
-    assert (results["from_finalize"], results["is_final"], results["speech_final"]) == (True, True, False)
+    assert (results["from_finalize"], results["is_final"], results["speech_final"]) == (True, True, True)
     assert results["channel"]["alternatives"][0]["transcript"] == "Hello, World!"
 
 
