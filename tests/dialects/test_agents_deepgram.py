@@ -39,7 +39,9 @@ def auth_settings(tmp_path) -> AuthSettings:
 def lacks(module: str) -> bool:
     if not Path(PYTHON).exists():
         return True
-    return subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, check=False).returncode != 0
+    return (
+        subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, check=False).returncode != 0
+    )
 
 
 async def run(fleet, tmp_path, script: str) -> list[dict]:
@@ -64,7 +66,9 @@ async def test_livekit_agents_hears_turns_by_its_deepgram_plugin(fleet, tmp_path
 
     told = await run(fleet, tmp_path, "livekit_deepgram.py")
 
-    turns = [each for each in told if each["kind"] in {"start_of_speech", "final_transcript", "end_of_speech"}]
+    turns = [
+        each for each in told if each["kind"] in {"start_of_speech", "final_transcript", "end_of_speech"}
+    ]
     assert [each["kind"] for each in turns] == ["start_of_speech", "final_transcript", "end_of_speech"] * 3
     said = [each for each in turns if each["kind"] == "final_transcript"]
     assert [each["text"] for each in said[:2]] == expected_texts(TALK)

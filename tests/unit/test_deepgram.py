@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from gateway.dialects.base import Audio, Begin, Reply
 from gateway.dialects.deepgram import Deepgram
 from gateway.dialects.deepgram_query import asked, split_ms
+from gateway.dialects.deepgram_recorded import transcript
 from shared.errors import (
     BadInput,
     Forbidden,
@@ -439,3 +440,35 @@ def test_who_is_not_let_in_hears_it_as_from_deepgram(error, status, code):
     assert answer.headers["dg-error"] == str(error)
     assert answer.headers["dg-request-id"] == body["request_id"]
     assert answer.headers.get("retry-after") == {429: "1", 503: "4"}.get(status)
+
+
+# Recorded.
+
+KNOWN = {"request_id": "r", "created": "now", "sha256": "00", "duration_ms": 4000}
+AGAIN = final(2, 2000, 3000, Word(text="Bye.", start_ms=2100, end_ms=2500, confidence=0.7))
+
+
+def test_a_recording_is_answered_with_the_transcript_of_each_channel():
+    answer = transcript(
+        wants("model=nova-3&tag=a&tag=b"), [[HELLO, final(2, 1600, 1700), AGAIN], []], **KNOWN
+    )
+
+    first, second = (channel["alternatives"] for channel in answer["results"]["channels"])
+    assert (first[0]["transcript"], first[0]["confidence"]) == ("Hello, World! Bye.", 0.5)
+    assert [word["start"] for word in first[0]["words"]] == [0.4, 0.9, 2.1]
+    assert second == [{"transcript": "", "confidence": 0.0, "words": []}]
+    assert "utterances" not in answer["results"]
+    metadata = answer["metadata"]
+    assert (metadata["duration"], metadata["channels"], metadata["tags"]) == (4.0, 2, ["a", "b"])
+    assert [metadata["model_info"][model]["name"] for model in metadata["models"]] == ["nova-3"]
+
+
+def test_utterances_are_listed_in_the_order_in_which_they_were_spoken():
+    answer = transcript(
+        wants("utterances=true"), [[HELLO, AGAIN], [final(1, 1800, 1900, *HELLO.words)]], **KNOWN
+    )
+
+    listed = [
+        (each["channel"], each["start"], each["transcript"]) for each in answer["results"]["utterances"]
+    ]
+    assert listed == [(0, 0.3, "Hello, World!"), (1, 1.8, "Hello, World!"), (0, 2.0, "Bye.")]

@@ -28,9 +28,18 @@ async def main(address: str, key: str, path: str) -> None:
         pcm = file.read()
     service = DeepgramSTTService(api_key=key, base_url=f"ws://{address}", sample_rate=RATE)
     audio = [InputAudioRawFrame(pcm[i : i + 640], RATE, 1) for i in range(0, len(pcm), 640)]
-    turn = [VADUserStartedSpeakingFrame(), *audio, SleepFrame(0.5), VADUserStoppedSpeakingFrame(), SleepFrame(3)]
+    turn = [
+        VADUserStartedSpeakingFrame(),
+        *audio,
+        SleepFrame(0.5),
+        VADUserStoppedSpeakingFrame(),
+        SleepFrame(3),
+    ]
     told, back = await run_test(
-        service, frames_to_send=turn, pipeline_params=PipelineParams(audio_in_sample_rate=RATE), start_timeout=10
+        service,
+        frames_to_send=turn,
+        pipeline_params=PipelineParams(audio_in_sample_rate=RATE),
+        start_timeout=10,
     )
     for each in told:
         if isinstance(each, TranscriptionFrame | InterimTranscriptionFrame):
