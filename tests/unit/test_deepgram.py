@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
@@ -23,8 +23,23 @@ from shared.errors import (
     Silent,
     Unauthorized,
 )
-from shared.events import End, ErrorEvent, Final, Flushed, Gap, Partial, Silence, SpeechEnd, SpeechStart, Word
+from shared.events import (
+    EVENT_ADAPTER,
+    End,
+    ErrorEvent,
+    Final,
+    Flushed,
+    Gap,
+    Partial,
+    Silence,
+    SpeechEnd,
+    SpeechStart,
+    Word,
+)
 from shared.protocol import EndOfAudio, Flush, SessionOptions
+from tests.pipeline import Pipeline, audio_chunks
+from tests.unit.test_stages import silence, speech, stages
+from workers.wire import AudioChunk
 
 S = {"session": "s"}
 
@@ -296,6 +311,34 @@ def test_final_results_tile_the_timeline():
 
     assert windows(messages) == [(0, 0.5), (0.5, 1.5), (1.5, 2.2), (2.2, 3.0), (3.0, 4.0)]
     assert [m["speech_final"] for m in messages[:-1]] == [False, True, False, False, False]
+
+
+SPANS = st.lists(st.tuples(st.booleans(), st.integers(1, 60), st.booleans()), min_size=1, max_size=8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SPANS)
+def test_whatever_is_said_and_finalized_results_tile_the_stream_and_hold_their_words(spans):
+    """Spans of 100 ms: whether somebody speaks, how many, whether a Finalize follows."""
+    dialect = Deepgram(head("utterance_end_ms=1000"))
+    chunks: list[AudioChunk] = []
+    for loud, length, finalize in spans:
+        chunks += audio_chunks((speech if loud else silence)(length / 10))[:-1]
+        if finalize:
+            chunks.append(AudioChunk("flush", b""))
+            said(dialect, {"type": "Finalize"})
+    events = Pipeline(stages(), dialect.greet()[0].request).run([*chunks, AudioChunk("end", b"")], [3] * 99)
+
+    messages = told(dialect, *(EVENT_ADAPTER.validate_python({**S, **event}) for event in events))
+
+    placed = windows(messages)
+    assert [start for start, _ in placed] == [0.0, *(end for _, end in placed[:-1])]
+    assert placed[-1][1] == sum(length for _, length, _ in spans) / 10
+    assert sum(m.get("from_finalize", False) for m in messages) == sum(finalize for *_, finalize in spans)
+    for results in (m for m in messages if m.get("is_final") and m["channel"]["alternatives"][0]["words"]):
+        words = results["channel"]["alternatives"][0]["words"]
+        assert results["start"] <= words[0]["start"]
+        assert words[-1]["end"] <= round(results["start"] + results["duration"], 3)
 
 
 def test_a_finalize_with_nothing_said_is_answered_by_an_empty_result():
