@@ -313,10 +313,12 @@ def test_final_results_tile_the_timeline():
     assert [m["speech_final"] for m in messages[:-1]] == [False, True, False, False, False]
 
 
-SPANS = st.lists(st.tuples(st.booleans(), st.integers(1, 60), st.booleans()), min_size=1, max_size=8)
+SPANS = st.lists(
+    st.tuples(st.booleans(), st.sampled_from([1, 3, 11, 12, 13, 30]), st.booleans()), min_size=1, max_size=8
+)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SPANS)
 def test_whatever_is_said_and_finalized_results_tile_the_stream_and_hold_their_words(spans):
     """Spans of 100 ms: whether somebody speaks, how many, whether a Finalize follows."""
