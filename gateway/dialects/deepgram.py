@@ -51,7 +51,7 @@ class Deepgram(Dialect):
         self._created = shapes.now()
         self._heard = hashlib.sha256()
         self._closing = self._failed = False
-        count = self._asked.options.channels if self._asked.options.multichannel else 1
+        count = self._asked.transcripts
         self._channels = [Channel(self._asked, self._request, index) for index in range(count)]
         self._open = count
 

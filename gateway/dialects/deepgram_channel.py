@@ -31,7 +31,7 @@ class Channel:
 
     def __init__(self, asked: Asked, request_id: str, index: int) -> None:
         self._asked = asked
-        self._place = [index, (asked.options.channels if asked.options.multichannel else 1)]
+        self._place = [index, asked.transcripts]
         self._flushes = ("", str(index))  # ids of those that are meant for this channel
         self._metadata = {
             "request_id": request_id,

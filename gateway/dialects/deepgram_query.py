@@ -4,7 +4,7 @@ What we can do is mapped; what changes only how text looks is accepted and ignor
 sends some). Refused is what a client would wrongly rely on: another language, redaction, results sent elsewhere.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from starlette.datastructures import QueryParams
@@ -50,12 +50,19 @@ class Asked:
     utterances: bool
     tags: tuple[str, ...]
 
+    @property
+    def transcripts(self) -> int:
+        """One, or one for each channel."""
+        return self.options.channels if self.options.multichannel else 1
+
 
 def asked(query: QueryParams) -> Asked:
-    """Raises BadInput that says what would be right."""
+    """Of a live stream. Raises BadInput that says what would be right."""
     for name, instead in _REFUSED.items():
         if query.get(name, "false").lower() != "false":
             raise BadInput(f"{name}: {instead}")
+    if _flag(query, "multichannel") and not query.get("channels"):
+        raise BadInput("channels: required with multichannel, how many there are")
     utterance_end_ms = _number(query, "utterance_end_ms", 1_000, 60_000, 0)
     options = SessionOptions(
         encoding=_encoding(query),
@@ -77,8 +84,22 @@ def asked(query: QueryParams) -> Asked:
     )
 
 
-def split_ms(query: QueryParams) -> int:
-    """The pause between utterances of a recording: `utt_split`, in seconds."""
+def asked_of_recording(query: QueryParams, channels: int | None) -> Asked:
+    """Of a recording whose header names so many channels, if that could be read. Raises BadInput likewise."""
+    if channels and not query.get("channels") and _flag(query, "multichannel"):
+        query = QueryParams([*query.multi_items(), ("channels", str(channels))])
+    wanted = asked(query)
+    changes = {
+        "encoding": wanted.options.encoding if query.get("encoding") else "container",
+        "endpointing_ms": _split_ms(query) if wanted.utterances else USUAL_MS,
+        "partials": False,
+        "silence_ms": 0,
+    }
+    return replace(wanted, options=wanted.options.model_copy(update=changes))
+
+
+def _split_ms(query: QueryParams) -> int:
+    """The pause between utterances: `utt_split`, in seconds."""
     try:
         wanted = float(query.get("utt_split", "0.8"))
     except ValueError as error:

@@ -1,6 +1,7 @@
 """The unmodified deepgram-sdk against `/v1/listen`, over a real socket."""
 
 import asyncio
+import hashlib
 import io
 import json
 import re
@@ -8,6 +9,7 @@ import warnings
 import wave
 from contextlib import suppress
 
+import httpx
 import numpy as np
 import pytest
 import websockets
@@ -18,6 +20,7 @@ with warnings.catch_warnings():
     from deepgram.core.api_error import ApiError
     from deepgram.core.events import EventType
     from deepgram.environment import DeepgramClientEnvironment
+    from deepgram.errors import BadRequestError
     from deepgram.listen.v1 import raw_client  # noqa: F401 - loads it here, where the warning is ignored
     from deepgram.listen.v1.types import (
         ListenV1Configure,
@@ -32,9 +35,12 @@ with warnings.catch_warnings():
 from gateway.dialects.deepgram import Deepgram
 from ops.keys import FileStore
 from shared.access import Key, Limits, new_secret
+from shared.protocol import SessionOptions
 from shared.settings import AuthSettings
 from tests.e2e.test_stream import expected_texts, talk
-from tests.unit.test_stages import silence, speech
+from tests.pipeline import Pipeline, audio_chunks
+from tests.pipeline import finals as finals_of
+from tests.unit.test_stages import silence, speech, stages
 
 KEY_ID, SECRET = new_secret()
 RAW = {"model": "nova-3", "encoding": "linear16", "sample_rate": 16000}
@@ -357,3 +363,90 @@ async def test_a_browser_brings_its_key_in_the_subprotocols(fleet):
     assert socket.subprotocol == "token"
     assert summary["type"] == "Metadata"
     assert socket.response.headers["dg-request-id"] == summary["request_id"]
+
+
+# Recordings.
+
+
+async def transcribe(fleet, request: bytes, key: str = SECRET, **options):
+    """The SDK's answer."""
+    async with httpx.AsyncClient() as http:  # which the SDK never closes
+        client = AsyncDeepgramClient(api_key=key, environment=at(fleet), httpx_client=http)
+        return checked(await client.listen.v1.media.transcribe_file(request=request, **options))
+
+
+def raw(**more) -> dict:
+    return {"additional_query_parameters": {"encoding": "linear16", "sample_rate": 16000, **more}}
+
+
+async def test_a_recording_is_answered_with_its_transcript(fleet):
+    answer = await transcribe(fleet, talk().tobytes(), model="nova-3", request_options=raw())
+
+    (channel,) = answer.results.channels
+    (alternative,) = channel.alternatives
+    assert alternative.transcript == " ".join(expected_texts(talk()))
+    assert alternative.transcript.split() == [word.word for word in alternative.words]
+    assert (answer.metadata.duration, answer.metadata.channels) == (len(talk()) / 16_000, 1)
+    assert answer.metadata.sha256 == hashlib.sha256(talk().tobytes()).hexdigest()
+    assert UUID.fullmatch(answer.metadata.request_id)
+
+
+@pytest.mark.parametrize("multichannel", [True, False])
+async def test_a_wav_file_knows_its_channels(fleet, multichannel):
+    other = np.concatenate([speech(1.5, 9), silence(len(talk()) / 16_000 - 1.5)])
+    file = wav(np.stack([talk(), other], axis=1), 2)
+
+    answer = await transcribe(fleet, file, multichannel=multichannel, utterances=True)
+
+    options = SessionOptions(endpointing_ms=800)
+    events = [Pipeline(stages(), options).run(audio_chunks(each), [1] * 99) for each in (talk(), other)]
+    transcripts = [channel.alternatives[0].transcript for channel in answer.results.channels]
+    assert len(transcripts) == (2 if multichannel else 1)
+    if multichannel:
+        assert transcripts == [" ".join(each["text"] for each in finals_of(told)) for told in events]
+        assert {each.channel for each in answer.results.utterances} == {0, 1}
+
+
+async def test_the_blocking_client_transcribes_recordings_too(fleet):
+    with httpx.Client() as http:
+        client = DeepgramClient(api_key=SECRET, environment=at(fleet), httpx_client=http)
+        answer = await asyncio.to_thread(
+            client.listen.v1.media.transcribe_file, request=talk().tobytes(), request_options=raw(tag="a")
+        )
+
+    assert answer.results.channels[0].alternatives[0].transcript == " ".join(expected_texts(talk()))
+    assert answer.metadata.tags == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "type_", "complaint"),
+    [
+        (b"", "audio/wav", "the body is empty"),
+        (b"this is no sound " * 1000, "audio/wav", ""),
+        (b'{"url": "https://example.com/a.wav"}', "application/json", "url: nothing is fetched here"),
+    ],
+    ids=["nothing", "text", "an address"],
+)
+async def test_what_is_no_recording_is_refused(fleet, body, type_, complaint):
+    async with httpx.AsyncClient() as http:
+        headers = {"Authorization": f"Token {SECRET}", "Content-Type": type_}
+        answer = await http.post(f"{fleet.url}/v1/listen?model=nova-3", content=body, headers=headers)
+
+    assert answer.status_code == 400
+    assert answer.json()["err_code"] == "Bad Request"
+    assert answer.json()["err_msg"].startswith(complaint)
+    assert answer.headers["dg-request-id"] == answer.json()["request_id"]
+
+
+async def test_an_address_is_refused_as_the_sdk_expects_it(fleet):
+    async with httpx.AsyncClient() as http:
+        client = AsyncDeepgramClient(api_key=SECRET, environment=at(fleet), httpx_client=http)
+        with pytest.raises(BadRequestError):
+            await client.listen.v1.media.transcribe_url(url="https://example.com/a.wav")
+
+
+async def test_a_recording_needs_a_key_too(fleet):
+    with pytest.raises(ApiError) as caught:
+        await transcribe(fleet, talk().tobytes(), "wrong", request_options=raw())
+
+    assert caught.value.status_code == 401

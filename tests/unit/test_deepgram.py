@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from gateway.dialects.base import Audio, Begin, Reply
 from gateway.dialects.deepgram import Deepgram
-from gateway.dialects.deepgram_query import asked, split_ms
+from gateway.dialects.deepgram_query import asked, asked_of_recording
 from gateway.dialects.deepgram_recorded import transcript
 from shared.errors import (
     BadInput,
@@ -127,6 +127,7 @@ def test_a_query_becomes_the_options_of_a_session(query, options):
         ("endpointing=soon", "endpointing: must be milliseconds, true or false, got 'soon'"),
         ("utterance_end_ms=500", "utterance_end_ms: must be a whole number from 1000 to 60000, got '500'"),
         ("callback=https://example.com", "callback: results are sent on this connection only"),
+        ("multichannel=true", "channels: required with multichannel"),
         ("redact=pci", "redact: nothing would be redacted"),
     ],
 )
@@ -164,8 +165,8 @@ def test_any_query_is_understood_or_refused(fields):
     query = QueryParams(fields)
 
     with suppress(BadInput):
-        assert SessionOptions.model_validate(asked(query).options.model_dump())
-        assert 200 <= split_ms(query) <= 3000
+        for understood in (asked(query), asked_of_recording(query, 2)):
+            SessionOptions.model_validate(understood.options.model_dump())
 
 
 # What the client says.
@@ -488,6 +489,21 @@ def test_who_is_not_let_in_hears_it_as_from_deepgram(error, status, code):
 
 
 # Recorded.
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("interim_results=true&endpointing=10", SessionOptions(encoding="container", partials=False)),
+        ("utterances=true", SessionOptions(encoding="container", endpointing_ms=800, partials=False)),
+        ("utterances=true&utt_split=1.2", SessionOptions(encoding="container", endpointing_ms=1200, partials=False)),
+        ("multichannel=true&tag=a&tag=b", SessionOptions(encoding="container", channels=2, multichannel=True, partials=False)),
+        ("encoding=mulaw&sample_rate=8000", SessionOptions(encoding="mulaw", sample_rate=8000, partials=False)),
+    ],
+)  # fmt: skip
+def test_a_recordings_query_becomes_the_options_of_a_session(query, options):
+    assert asked_of_recording(QueryParams(query), 2).options == options
+
 
 KNOWN = {"request_id": "r", "created": "now", "sha256": "00", "duration_ms": 4000}
 AGAIN = final(2, 2000, 3000, Word(text="Bye.", start_ms=2100, end_ms=2500, confidence=0.7))
