@@ -63,6 +63,14 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
+class Silent:
+    """Nobody has spoken in samples [start, end), which is as long as the session wants to be told of."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Through:
     """All audio before this sample has been looked at."""
 
@@ -105,9 +113,9 @@ class Encoded:
     hidden: npt.NDArray[np.float16]  # [frames, width]
 
 
-SpeechMark = Opened | Paused | Resumed | Closed | Through | GapMark | FlushMark | EndMark
+SpeechMark = Opened | Paused | Resumed | Closed | Silent | Through | GapMark | FlushMark | EndMark
 SpeechItem = Speech | SpeechMark
-EncodedItem = Opened | Encoded | Resumed | Closed | Through | GapMark | FlushMark | EndMark
+EncodedItem = Opened | Encoded | Resumed | Closed | Silent | Through | GapMark | FlushMark | EndMark
 
 _TYPES: dict[str, type] = {
     t.__name__: t
@@ -118,6 +126,7 @@ _TYPES: dict[str, type] = {
         Paused,
         Resumed,
         Closed,
+        Silent,
         Through,
         GapMark,
         FlushMark,

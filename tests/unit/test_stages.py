@@ -281,14 +281,89 @@ def test_a_sketch_has_room_for_all_audio_since_the_last_one_that_was_shown():
     assert engine.asked[-1] == (True, sketch_limit(len(shown.latest), 3 * RATE, 4 * RATE))
 
 
+QUIET = SessionOptions(silence_ms=1000)
+
+
+def silences(events) -> list[tuple[int, int]]:
+    return [(event["start_ms"], event["end_ms"]) for event in events if event["type"] == "silence"]
+
+
+def test_silence_is_told_once_for_each_gap_and_at_the_start_of_the_session():
+    audio = np.concatenate([silence(3.2), speech(1.6), silence(0.96), speech(1.6), silence(4)])
+
+    events = Pipeline(stages(), QUIET).run(audio_chunks(audio), [1] * 99)
+
+    # In frames of 32 ms: 1,000 ms are over after 1,024. The gap of 960 ms is none.
+    assert silences(events) == [(0, 1024), (3200 + 1600 + 960 + 1600, 7360 + 1024)]
+    kinds = [event["type"] for event in lasting(events)]
+    assert kinds == ["silence", *["speech_start", "final", "speech_end"] * 2, "silence", "end"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 9), max_size=60), st.integers(80, 1000), st.booleans())
+def test_when_silence_is_told_does_not_depend_on_grouping_or_chunks(groups, chunk_ms, reload):
+    expected = lasting(Pipeline(stages(), QUIET).run(audio_chunks(talk()), [1] * 200))
+
+    events = Pipeline(stages(), QUIET).run(audio_chunks(talk(), 16 * chunk_ms), groups, reload=reload)
+
+    assert lasting(events) == expected
+    assert silences(expected) == [(0, 1024), (3520, 4544)]
+
+
+def test_silence_shorter_than_the_endpointing_time_is_told_within_the_utterance():
+    options = SessionOptions(silence_ms=320, endpointing_ms=960)
+    audio = np.concatenate([speech(1.6), silence(0.64), speech(1.6), silence(2)])
+
+    events = lasting(Pipeline(stages(), options).run(audio_chunks(audio), [1] * 99))
+
+    assert [event["type"] for event in events] == [
+        "speech_start",
+        "silence",
+        "silence",
+        "final",
+        "speech_end",
+        "end",
+    ]
+    assert silences(events) == [(1600, 1920), (3840, 4160)]
+
+
+def test_a_flush_does_not_tell_silence_and_does_not_restart_its_count():
+    first, second = audio_chunks(np.concatenate([speech(0.96), silence(0.64)])), audio_chunks(silence(2))
+    chunks = [*first[:-1], AudioChunk("flush", b""), *second]
+
+    events = lasting(Pipeline(stages(), QUIET).run(chunks, [1] * 99))
+
+    assert [event["type"] for event in events][-3:] == ["flushed", "silence", "end"]
+    assert silences(events) == [(960, 1984)]
+
+
+def test_what_may_have_been_said_in_dropped_audio_breaks_a_silence():
+    chunks = [
+        *audio_chunks(silence(2))[:-1],
+        AudioChunk("gap", b"32000:64000:client_too_fast:0"),
+        *audio_chunks(silence(2)),
+    ]
+
+    events = Pipeline(stages(), QUIET).run(chunks, [1] * 30)
+
+    assert silences(events) == [(0, 1024), (4000, 5024)]
+
+
+def test_a_click_ends_no_silence():
+    audio = silence(4)
+    audio[20_480:20_992] = speech(0.032)
+
+    assert silences(Pipeline(stages(), QUIET).run(audio_chunks(audio), [1] * 30)) == [(0, 1024)]
+
+
 def test_every_event_of_the_stages_is_one_of_the_public_schema():
-    events = Pipeline(stages()).run(
+    events = Pipeline(stages(), QUIET).run(
         [*audio_chunks(talk())[:-1], AudioChunk("flush", b"x"), AudioChunk("end", b"")], [1] * 200
     )
 
     kinds = {EVENT_ADAPTER.validate_python({"session": "s", **event}).type for event in events}
 
-    assert kinds == {"speech_start", "partial", "final", "speech_end", "flushed", "end"}
+    assert kinds == {"speech_start", "partial", "final", "speech_end", "silence", "flushed", "end"}
 
 
 def test_a_state_of_another_schema_resumes_at_its_place_without_the_open_utterance():

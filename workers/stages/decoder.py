@@ -35,6 +35,7 @@ from workers.wire import (
     GapMark,
     Opened,
     Resumed,
+    Silent,
     Through,
 )
 
@@ -223,10 +224,12 @@ def _closed(state: DecoderState, item: Closed, out: list[Event]) -> DecoderState
     )
 
 
-def _mark(state: DecoderState, item: GapMark | FlushMark | EndMark) -> tuple[Event, int]:
-    """The event of a control mark, and the sample the session has got to."""
+def _mark(state: DecoderState, item: Silent | GapMark | FlushMark | EndMark) -> tuple[Event, int]:
+    """The event of a mark, and the sample the session has got to."""
     if isinstance(item, FlushMark):
         return {"type": "flushed", "flush_id": item.flush_id}, state.through
+    if isinstance(item, Silent):
+        return {"type": "silence", "start_ms": _ms(item.start), "end_ms": _ms(item.end)}, item.end
     if isinstance(item, GapMark):
         lost = {"start_ms": _ms(item.start), "end_ms": _ms(item.end), "reason": item.reason}
         return {"type": "gap", **lost}, item.end

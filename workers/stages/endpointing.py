@@ -17,6 +17,10 @@ soft first consonants come before the detector is sure. `endpointing_ms` of unvo
 A pause and the close that follows it name the same end, so what is computed at the pause is ready at the close.
 A cut closes the utterance and opens the next at the same sample. It lies less than one anchor interval back, so
 no text that the decoder has promised (workers/stages/acoustic.py) can lie behind it.
+
+Beside the phases: `silence_ms` after the last *spoken* frame, or after the session's start, silence is told, once until
+the next spoken frame. Those that open an utterance are spoken, and in one all that are not unvoiced: a click is not.
+It is a frame's last action, so with silence_ms >= endpointing_ms it comes after the close.
 """
 
 from dataclasses import dataclass, replace
@@ -56,7 +60,15 @@ class Close:
     voiced: int
 
 
-Event = Open | Pause | Resume | Close
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nobody has spoken from `start` to `end`."""
+
+    start: int
+    end: int
+
+
+Event = Open | Pause | Resume | Close | Quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +81,37 @@ class Endpointer:
     floor: int = 0  # audio before this belongs to a closed utterance
     run: int = 0  # idle: voiced frames in a row; speech: unvoiced frames in a row
     voiced: int = 0  # samples of voiced frames in the open utterance
+    spoke: int = 0  # end of the last spoken frame
+    quiet: bool = False  # the silence since then has been told
     # Of the last second, per frame, for the choice of a cut: mean square, and whether voiced.
     levels: tuple[float, ...] = ()
     voices: tuple[bool, ...] = ()
 
     def frame(
-        self, probability: float, level: float, endpoint_frames: int
+        self, probability: float, level: float, endpoint_frames: int, silence_frames: int = 0
     ) -> tuple["Endpointer", list[Event]]:
-        """Take one frame of 512 samples with its speech probability and mean square."""
+        """Take one frame of 512 samples with its speech probability and mean square. No silence_frames: not told."""
         seen = replace(
             self,
             sample=self.sample + FRAME,
             levels=(*self.levels, level)[-LOOKBACK_FRAMES:],
             voices=(*self.voices, probability >= VOICED)[-LOOKBACK_FRAMES:],
         )
-        return (
+        state, events = (
             seen._in_speech(probability, endpoint_frames) if self.speaking else seen._in_silence(probability)
         )
+        if state.speaking and probability >= UNVOICED:
+            return replace(state, spoke=state.sample, quiet=False), events
+        if state.quiet or not silence_frames or state.sample - state.spoke < silence_frames * FRAME:
+            return state, events
+        return replace(state, quiet=True), [*events, Quiet(state.spoke, state.sample)]
 
     def close(self, end: int) -> tuple["Endpointer", list[Event]]:
         """Flush or end of audio at sample `end`: what may be speech counts, even one voiced frame."""
         events: list[Event] = []
         state = self
         if not state.speaking and state.run:
-            state, events = state._open()
+            state, events = replace(state, spoke=state.sample, quiet=False)._open()
         if state.speaking:
             events.append(Close(state._pause_end() if state._paused() else end, state.voiced))
         return replace(state, speaking=False, run=0, voiced=0, floor=end), events

@@ -12,7 +12,17 @@ from workers.stage import Haste, Step
 from workers.stages import codec, denoise
 from workers.stages.codec import Position
 from workers.stages.denoise import DenoiseState
-from workers.stages.endpointing import FRAME, ONSET_FRAMES, PREROLL, Close, Endpointer, Event, Open, Pause
+from workers.stages.endpointing import (
+    FRAME,
+    ONSET_FRAMES,
+    PREROLL,
+    Close,
+    Endpointer,
+    Event,
+    Open,
+    Pause,
+    Quiet,
+)
 from workers.wire import (
     AudioChunk,
     Closed,
@@ -22,6 +32,7 @@ from workers.wire import (
     Opened,
     Paused,
     Resumed,
+    Silent,
     Speech,
     SpeechItem,
     Through,
@@ -62,15 +73,13 @@ class Frontend:
     """Audio chunks in, utterances out."""
 
     name = "frontend"
-    schema = 1
+    schema = 2
 
     def __init__(self, detector: VoiceDetector) -> None:
         self._detector = detector
 
     def initial(self, at: Position) -> FrontendState:
-        return FrontendState(
-            endpointer=Endpointer(sample=at.sample, floor=at.sample), utterance=at.utterance, sent=at.sample
-        )
+        return _fresh(at.sample, at.utterance)
 
     def step(
         self,
@@ -114,7 +123,8 @@ class Frontend:
     ) -> FrontendState:
         probability, vad = self._detector.probability(state.vad, frame)
         level = float(np.mean(frame * frame))
-        endpointer, events = state.endpointer.frame(probability, level, -(-options.endpointing_ms // 32))
+        frames = (-(-options.endpointing_ms // 32), -(-options.silence_ms // 32))
+        endpointer, events = state.endpointer.frame(probability, level, *frames)
         state = replace(state, vad=vad, endpointer=endpointer, held=state.held + pcm)
         state = _tell(state, events, out)
         return state if endpointer.speaking else replace(state, held=state.held[-2 * HELD :])
@@ -129,13 +139,18 @@ class Frontend:
             first, next_one, reason, newest = chunk.payload.decode().split(":")
             after, utterance = int(next_one), max(told.utterance, int(newest))
             out.append(GapMark(int(first), after, reason))
-            return FrontendState(
-                endpointer=Endpointer(sample=after, floor=after), utterance=utterance, sent=after
-            )
+            return _fresh(after, utterance)
         out.append(Through(end))  # told with the mark, whatever else is in this step
         out.append(FlushMark(chunk.payload.decode()) if chunk.kind == "flush" else EndMark(end))
         # The detector goes on in whole frames: the pending samples stay pending for it, but are sent already.
         return replace(told, endpointer=endpointer, held=state.held)
+
+
+def _fresh(sample: int, utterance: int) -> FrontendState:
+    """Nothing heard yet at this place of the session."""
+    return FrontendState(
+        endpointer=Endpointer(sample=sample, floor=sample, spoke=sample), utterance=utterance, sent=sample
+    )
 
 
 def _cleaned(state: FrontendState, chunk: AudioChunk) -> tuple[FrontendState, bytes]:
@@ -157,8 +172,11 @@ def _tell(state: FrontendState, events: Sequence[Event], out: list[SpeechItem]) 
             state = replace(state, utterance=state.utterance + 1, sent=max(state.sent, event.start))
             out.append(Opened(state.utterance, event.start))
             continue
-        state = _send(state, state.endpointer.sample, out)
-        if isinstance(event, Close):
+        if state.endpointer.speaking or not isinstance(event, Quiet):
+            state = _send(state, state.endpointer.sample, out)
+        if isinstance(event, Quiet):
+            out.append(Silent(event.start, event.end))
+        elif isinstance(event, Close):
             out.append(Closed(state.utterance, event.end, event.voiced))
         else:
             out.append(Paused(event.end, event.voiced) if isinstance(event, Pause) else Resumed(event.sample))
