@@ -18,7 +18,7 @@ _TRANSCRIPTION = "conversation.item.input_audio_transcription"
 
 
 @dataclass(slots=True)
-class _Item:
+class Item:
     """A message of the user, growing."""
 
     id: str
@@ -41,7 +41,7 @@ class _Mark:
     """A flush on its way. Without an item, what was said before it is nobody's."""
 
     flush_id: str
-    item: _Item | None
+    item: Item | None
     seconds: float = 0.0
 
 
@@ -54,14 +54,14 @@ class Items:
         self._new_id = new_id
         self._manual = manual
         self._beta = beta
-        self._open: _Item | None = None
+        self._open: Item | None = None
         self._marks: deque[_Mark] = deque()
         self._marked = 0
         self._previous: str | None = None
 
     def commit(self, heard_ms: float) -> tuple[str, Sequence[Message]]:
         """Make an item of all audio so far. Returns the id to flush with, and what to say at once."""
-        item = self._open or _Item(self._new_id())
+        item = self._open or Item(self._new_id())
         flush_id = self._mark(heard_ms, item)
         return flush_id, self._committed(item)
 
@@ -73,7 +73,7 @@ class Items:
         """What the client is told of an event."""
         match event:
             case SpeechStart() if not self._manual and not self._marks:
-                self._open = _Item(self._new_id())
+                self._open = Item(self._new_id())
                 return [_started(self._open, event.start_ms)]
             case Partial() if item := self._current():
                 return _delta(item, item.extend(event.text[: event.stable]))
@@ -84,21 +84,21 @@ class Items:
                 return [self._completed(mark.item, mark.seconds)] if mark.item else []
         return []
 
-    def _mark(self, heard_ms: float, item: _Item | None) -> str:
+    def _mark(self, heard_ms: float, item: Item | None) -> str:
         self._marked += 1
         mark = _Mark(f"mark-{self._marked}", item, (heard_ms - self.taken_ms) / 1000)
         self._marks.append(mark)
         self._open, self.taken_ms = None, heard_ms
         return mark.flush_id
 
-    def _current(self) -> _Item | None:
+    def _current(self) -> Item | None:
         """The item that is being spoken; None: it was cleared."""
         if self._marks:
             return self._marks[0].item
-        self._open = self._open or _Item(self._new_id())
+        self._open = self._open or Item(self._new_id())
         return self._open
 
-    def _finished(self, item: _Item, final: Final) -> Sequence[Message]:
+    def _finished(self, item: Item, final: Final) -> Sequence[Message]:
         delta = _delta(item, item.extend(final.text, last=True))
         item.words += final.words
         if self._manual or self._marks:
@@ -113,7 +113,7 @@ class Items:
         }
         return [stopped, *self._committed(item), *delta, self._completed(item, seconds)]
 
-    def _committed(self, item: _Item) -> Sequence[Message]:
+    def _committed(self, item: Item) -> Sequence[Message]:
         before, self._previous = self._previous, item.id
         message = {
             "id": item.id,
@@ -132,8 +132,8 @@ class Items:
             ),
         ]
 
-    def _completed(self, item: _Item, seconds: float) -> Message:
-        said = {"logprobs": _logprobs(item)} if self.logprobs else {}
+    def _completed(self, item: Item, seconds: float) -> Message:
+        said = {"logprobs": word_logprobs(item.text, item.words)} if self.logprobs else {}
         return {
             "type": f"{_TRANSCRIPTION}.completed",
             "item_id": item.id,
@@ -144,21 +144,21 @@ class Items:
         }
 
 
-def _started(item: _Item, start_ms: int) -> Message:
+def _started(item: Item, start_ms: int) -> Message:
     return {"type": "input_audio_buffer.speech_started", "item_id": item.id, "audio_start_ms": start_ms}
 
 
-def _delta(item: _Item, text: str) -> Sequence[Message]:
+def _delta(item: Item, text: str) -> Sequence[Message]:
     message = {"type": f"{_TRANSCRIPTION}.delta", "item_id": item.id, "content_index": 0, "delta": text}
     return [message] if text else []
 
 
-def _logprobs(item: _Item) -> list[dict[str, Any]] | None:
+def word_logprobs(text: str, words: Sequence[Word]) -> list[dict[str, Any]] | None:
     """Of words: our engine's tokens are not for clients. None where a word has no honest value."""
-    tokens = [word.text if at == 0 else f" {word.text}" for at, word in enumerate(item.words)]
-    if "".join(tokens) != item.text or not all(word.confidence for word in item.words):
+    tokens = [word.text if at == 0 else f" {word.text}" for at, word in enumerate(words)]
+    if "".join(tokens) != text or not all(word.confidence for word in words):
         return None
     return [
         {"token": token, "bytes": list(token.encode()), "logprob": round(math.log(word.confidence or 1), 4)}
-        for token, word in zip(tokens, item.words, strict=True)
+        for token, word in zip(tokens, words, strict=True)
     ]

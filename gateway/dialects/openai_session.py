@@ -44,12 +44,12 @@ class _Transcription(_Part):
     @field_validator("language")
     @classmethod
     def _english(cls, language: str) -> str:
-        return _as_english([language])
+        return as_english([language])
 
     @field_validator("languages")
     @classmethod
     def _english_among(cls, languages: list[str]) -> list[str]:
-        return [_as_english(languages)] if languages else []
+        return [as_english(languages)] if languages else []
 
 
 class _TurnDetection(_Part):
@@ -144,7 +144,8 @@ def deviations(asked: Json, effective: Json, path: str = "") -> Iterator[str]:
             yield f"{name:.80}: not used" if used is None else f"{name}: {used!r} is used"
 
 
-def _as_english(languages: list[str]) -> str:
+def as_english(languages: list[str]) -> str:
+    """Raises ValueError when English is none of them."""
     if any(language.lower().replace("_", "-").split("-")[0] in {"en", "english"} for language in languages):
         return "en"
     raise ValueError("only English is spoken here: set it to 'en', or leave it out")
