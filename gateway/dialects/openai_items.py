@@ -48,11 +48,11 @@ class _Mark:
 class Items:
     """One connection's items, from its first audio on."""
 
-    def __init__(self, new_id: Callable[[], str], *, manual: bool, beta: bool) -> None:
+    def __init__(self, new_id: Callable[[], str], *, beta: bool) -> None:
+        self.manual = False  # only the client ends items
         self.logprobs = False  # with `completed`
         self.taken_ms = 0.0  # audio up to here is in items already, or was cleared
         self._new_id = new_id
-        self._manual = manual
         self._beta = beta
         self._open: Item | None = None
         self._marks: deque[_Mark] = deque()
@@ -72,8 +72,8 @@ class Items:
     def tell(self, event: TranscriptEvent) -> Sequence[Message]:
         """What the client is told of an event."""
         match event:
-            case SpeechStart() if not self._manual and not self._marks:
-                self._open = Item(self._new_id())
+            case SpeechStart() if not self.manual and not self._marks:
+                self._open = self._open or Item(self._new_id())
                 return [_started(self._open, event.start_ms)]
             case Partial() if item := self._current():
                 return _delta(item, item.extend(event.text[: event.stable]))
@@ -101,7 +101,7 @@ class Items:
     def _finished(self, item: Item, final: Final) -> Sequence[Message]:
         delta = _delta(item, item.extend(final.text, last=True))
         item.words += final.words
-        if self._manual or self._marks:
+        if self.manual or self._marks:
             return delta
         self._open = None
         self.taken_ms = max(self.taken_ms, final.end_ms)

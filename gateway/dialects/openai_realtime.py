@@ -25,13 +25,15 @@ _KEY = "openai-insecure-api-key."
 _BETA_PROTOCOL = "openai-beta.realtime-v1"
 # OpenAI takes no less for an item.
 _LEAST_MS = 100
+# Clients send audio while their settings are still on the way (Pipecat 1.14). The core would wait for 320 ms anyway.
+_PATIENCE_MS = 200
 _MAX_EVENT_ID = 512
 
 Json = dict[str, Any]
 
 
 class OpenAIRealtime(Dialect):
-    """The core's session begins with the first audio: until then its format may change."""
+    """The core's session begins with the first audio: what decides how it is heard may change until then."""
 
     subprotocols = ("realtime",)
     # Push-to-talk clients say nothing between turns, and the protocol has no ping.
@@ -54,7 +56,8 @@ class OpenAIRealtime(Dialect):
         )
         self._base = secrets.token_hex(8)
         self._events, self._item_ids = count(1), count(1)
-        self._bytes = 0  # of audio, so far
+        self._bytes = 0  # of audio that the core was given
+        self._early = b""  # audio before the core's session
         self._settings = SessionSettings()
         if model := head.query_params.get("model"):
             named = {"audio": {"input": {"transcription": {"model": model[:200]}}}}
@@ -111,15 +114,11 @@ class OpenAIRealtime(Dialect):
         except ValidationError as error:
             param, why = explain(error, beta=beta)
             return self._wrong(event, why, code="invalid_value", param=param)
-        if self._items and (settings.options, settings.manual) != (
-            self._settings.options,
-            self._settings.manual,
-        ):
-            why = "the audio's format, noise reduction and turn detection are fixed with the first audio: open a new session"
+        if self._items and settings.options != self._settings.options:
+            why = "the audio's format, noise reduction and silence_duration_ms are fixed with the first audio: open a new session"
             return self._wrong(event, why, code="session_begun", param="session")
         self._settings = settings
-        if self._items:
-            self._items.logprobs = LOGPROBS in settings.include
+        self._apply()
         session = self._session(beta=beta)
         # An `error` would be the end for some clients; and this is none.
         notes = list(deviations(asked, session))
@@ -131,32 +130,45 @@ class OpenAIRealtime(Dialect):
             audio = base64.b64decode(event["audio"], validate=True)
         except (KeyError, TypeError, ValueError):
             return self._wrong(event, "audio: base64 is wanted", code="invalid_value", param="audio")
-        if not audio:
-            return ()
-        self._bytes += len(audio)
         if self._items:
+            self._bytes += len(audio)
             return (Audio(audio),)
-        self._items = Items(self._new_item, manual=self._settings.manual, beta=self._beta)
-        self._items.logprobs = LOGPROBS in self._settings.include
-        return (Begin(self._settings.options), Audio(audio))
+        self._early += audio
+        return self._begin() if self._ms(len(self._early)) >= _PATIENCE_MS else ()
 
     def _commit(self, event: Json) -> Sequence[Said]:
-        waiting = self._heard_ms() - self._items.taken_ms if self._items else 0.0
-        if not self._items or waiting < _LEAST_MS:
+        taken_ms = self._items.taken_ms if self._items else 0.0
+        waiting = self._ms(self._bytes + len(self._early)) - taken_ms
+        if waiting < _LEAST_MS:
             why = f"nothing to commit: the buffer has {max(waiting, 0):.0f} ms of audio, and {_LEAST_MS} ms are wanted"
             return self._wrong(event, why, code="input_audio_buffer_commit_empty")
-        flush_id, messages = self._items.commit(self._heard_ms())
-        return (*map(self._reply, messages), Flush(id=flush_id))
+        begun = () if self._items else self._begin()
+        assert self._items
+        flush_id, messages = self._items.commit(self._ms(self._bytes))
+        return (*begun, *map(self._reply, messages), Flush(id=flush_id))
 
     def _clear(self, _: Json) -> Sequence[Said]:
+        self._early = b""
         cleared = self._reply({"type": "input_audio_buffer.cleared"})
         if not self._items:
             return (cleared,)
-        return (cleared, Flush(id=self._items.clear(self._heard_ms())))
+        return (cleared, Flush(id=self._items.clear(self._ms(self._bytes))))
 
-    def _heard_ms(self) -> float:
+    def _begin(self) -> Sequence[Said]:
+        self._items = Items(self._new_item, beta=self._beta)
+        self._apply()
+        audio, self._early = self._early, b""
+        self._bytes = len(audio)
+        return (Begin(self._settings.options), Audio(audio))
+
+    def _apply(self) -> None:
+        if self._items:
+            self._items.manual = self._settings.manual
+            self._items.logprobs = LOGPROBS in self._settings.include
+
+    def _ms(self, count: int) -> float:
         options = self._settings.options
-        return self._bytes * 1000 / (SAMPLE_WIDTH[options.raw_encoding] * options.sample_rate)
+        return count * 1000 / (SAMPLE_WIDTH[options.raw_encoding] * options.sample_rate)
 
     def _session(self, *, beta: bool) -> Json:
         session = {"id": f"sess_{self._base}", "object": "realtime.transcription_session"}

@@ -278,7 +278,7 @@ async def test_telephone_audio_is_heard(fleet):
 
 async def test_a_file_instead_of_samples_ends_the_session_with_a_reason(fleet):
     async with ga(fleet) as talk:
-        await talk.append(b"RIFF\x24\0\0\0WAVEfmt " + bytes(4_000))
+        await talk.append(b"RIFF\x24\0\0\0WAVEfmt " + bytes(20_000))
         error = await talk.until("error")
         with pytest.raises(websockets.ConnectionClosedError) as closed:
             await talk.next()

@@ -16,6 +16,7 @@ from shared.events import ErrorEvent, Final, Flushed, Partial, SpeechEnd, Speech
 from shared.protocol import Flush, SessionOptions
 
 SECOND = 2 * 24_000
+EARLY = bytes(SECOND // 5)  # enough to begin with
 
 
 def head(headers: dict[str, str] | None = None, *, query: str = "", protocols: list[str] | None = None):
@@ -126,7 +127,7 @@ def test_a_conversation_literally():
     }
     said = [*talk.greet()]
     said += hear(talk, "session.update", session={"type": "transcription", "audio": {"input": changes}})
-    said += append(talk, b"\xff" * 800)
+    said += append(talk, b"\xff" * 1_600)
     said += [
         Reply(message)
         for event in [
@@ -143,7 +144,7 @@ def test_a_conversation_literally():
     assert spoken.replace(base, "X") == GOLDEN
     assert [each for each in said if not isinstance(each, Reply)] == [
         Begin(SessionOptions(sample_rate=8_000, encoding="mulaw", endpointing_ms=200)),
-        Audio(b"\xff" * 800),
+        Audio(b"\xff" * 1_600),
     ]
 
 
@@ -156,7 +157,7 @@ def test_the_beta_has_its_own_names():
         "turn_detection": None,
     }
     (updated,) = replies(hear(talk, "transcription_session.update", session=session))
-    said = append(talk, b"\xd5" * 800)
+    said = append(talk, b"\xd5" * 1_600)
     flush_id, at_once = commit(talk)
 
     assert created["type"] == "transcription_session.created"
@@ -194,7 +195,7 @@ def test_only_what_an_update_names_changes_and_null_clears():
         "noise_reduction": {"type": "far_field"},
         "turn_detection": {"type": "server_vad", "silence_duration_ms": 700},
     }
-    assert append(talk, b"\0\0")[0] == Begin(
+    assert append(talk, EARLY)[0] == Begin(
         SessionOptions(sample_rate=24_000, encoding="pcm_s16le", endpointing_ms=700, denoise=True)
     )
 
@@ -209,7 +210,7 @@ def test_a_pause_the_core_can_not_wait_for_becomes_the_nearest_and_is_noted(aske
 
     assert session["audio"]["input"]["turn_detection"]["silence_duration_ms"] == used
     assert ("notes" in session) == (asked != used)
-    assert append(talk, b"\0\0")[0].request.endpointing_ms == used
+    assert append(talk, EARLY)[0].request.endpointing_ms == used
 
 
 def test_semantic_turn_detection_becomes_a_pause():
@@ -265,15 +266,20 @@ def test_a_conversation_is_not_to_be_had():
 
 
 @pytest.mark.parametrize(
-    "heard", [{"format": {"type": "audio/pcmu"}}, {"turn_detection": None}, {"noise_reduction": {}}]
+    "heard",
+    [
+        {"format": {"type": "audio/pcmu"}},
+        {"turn_detection": {"silence_duration_ms": 900}},
+        {"noise_reduction": {}},
+    ],
 )
 def test_after_the_first_audio_what_decides_how_it_is_heard_is_fixed(heard):
     talk = dialect()
-    append(talk, b"\0\0")
+    append(talk, EARLY)
 
     assert "fixed with the first audio" in update(talk, heard)["error"]["message"]
     assert update(talk, {"transcription": {"model": "other"}})["type"] == "session.updated"
-    assert append(talk, b"\0\0") == (Audio(b"\0\0"),)
+    assert append(talk, EARLY) == (Audio(EARLY),)
 
 
 @given(st.binary(min_size=1, max_size=2_000), st.lists(st.integers(0, 2_000), max_size=12))
@@ -282,6 +288,8 @@ def test_audio_is_handed_on_however_it_is_split(audio, cuts):
     edges = [0, *sorted(min(cut, len(audio)) for cut in cuts), len(audio)]
 
     said = [each for a, b in pairwise(edges) for each in append(talk, audio[a:b])]
+    said += append(talk, EARLY)
+    audio += EARLY
 
     assert isinstance(said[0], Begin)
     assert all(isinstance(each, Audio) for each in said[1:])
@@ -308,7 +316,7 @@ def test_what_is_no_event_is_answered_and_the_session_goes_on(message):
     talk = dialect()
 
     assert error_of(talk.hear(message))["type"] == "invalid_request_error"
-    assert isinstance(append(talk, b"\0\0")[0], Begin)
+    assert isinstance(append(talk, EARLY)[0], Begin)
 
 
 def test_an_unknown_event_is_named():
@@ -327,6 +335,31 @@ def test_less_than_a_tenth_of_a_second_is_not_committed(milliseconds):
 
     assert error["code"] == "input_audio_buffer_commit_empty"
     assert f"{milliseconds} ms" in error["message"]
+
+
+def test_settings_that_come_a_little_late_still_count():
+    talk = dialect()
+    held = append(talk, bytes(SECOND // 10))
+    update(talk, {"turn_detection": None, "noise_reduction": {"type": "far_field"}})
+    append(talk, bytes(SECOND // 20))
+
+    flush = hear(talk, "input_audio_buffer.commit")
+
+    assert held == ()
+    assert flush[0].request.denoise
+    assert flush[1] == Audio(bytes(SECOND // 10 + SECOND // 20))
+
+
+def test_turn_detection_can_be_turned_off_and_on_while_audio_flows():
+    talk = dialect()
+    append(talk, bytes(SECOND))
+    update(talk, {"turn_detection": None})
+    manual = told(talk, started(1, 0), final(1, "one"))
+    update(talk, {"turn_detection": {"type": "server_vad"}})
+    automatic = told(talk, started(2, 0), final(2, "two"))
+
+    assert kinds(manual) == ["delta"]
+    assert [message["transcript"] for message in completed(automatic)] == ["one two"]
 
 
 def test_a_commit_is_one_item_whatever_the_core_made_of_it():
@@ -424,7 +457,7 @@ def test_what_the_vad_has_committed_can_not_be_committed_again():
 def test_logprobs_are_of_words_and_only_on_request():
     talk = dialect()
     update(talk, {}, include=["item.input_audio_transcription.logprobs"])
-    append(talk, b"\0\0")
+    append(talk, EARLY)
     (full,) = completed(told(talk, started(1, 0), final(1, "Hi you", confidences=(1.0, 0.5))))
     (unknown,) = completed(told(talk, started(2, 0), final(2, "Hi you", confidences=(1.0,))))
     update(talk, {}, include=None)
@@ -456,7 +489,7 @@ def utterances(draw):
 def test_deltas_are_the_transcript_for_each_utterance(spoken):
     events, texts = spoken
     talk = dialect()
-    append(talk, b"\0\0")
+    append(talk, EARLY)
 
     messages = told(talk, *events)
 
