@@ -30,7 +30,7 @@ def body_of(error: ScribeError) -> dict[str, Any]:
     problem = problem_of(error)
     otherwise = (BAD_REQUEST if error.blame == "client" else _SERVER, problem.code)
     kind, code = next((words for known, words in _KNOWN.items() if isinstance(error, known)), otherwise)
-    return body(problem.message, kind=kind, code=code)
+    return body(problem.message, kind=kind, code=code, param=getattr(error, "param", None))
 
 
 def response(error: ScribeError, **beside: Any) -> JSONResponse:
