@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
@@ -73,27 +73,29 @@ class _Bounded(Request):
 
 async def _answer(request: Request, enter: Enter, transcribe: Transcribe) -> Response:
     enter(request)  # before its file is read
-    form = await _form(request)
-    file, fields = form.get("file"), _fields(form)
-    wanted = Wanted.of(fields)
-    if not isinstance(file, UploadFile):
-        raise BadField("file", "an audio file is wanted, as multipart/form-data")
-    if not file.size:
-        raise BadField("file", "it is empty")
-    options = SessionOptions(encoding="container", partials=wanted.stream)
-    events = _to_its_end(transcribe(request, _pieces(file), options))
-    if wanted.stream:
-        return await _streamed(events)
-    async with aclosing(events):
-        finals, audio_ms = await _whole(events)
-    body = rendered(wanted, finals, audio_ms)
+    async with AsyncExitStack() as stack:
+        form = await _form(request, stack)
+        file, fields = form.get("file"), _fields(form)
+        wanted = Wanted.of(fields)
+        if not isinstance(file, UploadFile):
+            raise BadField("file", "an audio file is wanted, as multipart/form-data")
+        if not file.size:
+            raise BadField("file", "it is empty")
+        options = SessionOptions(encoding="container", partials=wanted.stream)
+        source = await stack.enter_async_context(aclosing(transcribe(request, _pieces(file), options)))
+        events = await stack.enter_async_context(aclosing(_to_its_end(source)))
+        if wanted.stream:
+            # What is wrong with a file mostly shows at its first event, while there is still an HTTP status to give.
+            first = await anext(events)
+            return EventSourceResponse(_sse(first, events, stack.pop_all()), ping=15)
+        body = rendered(wanted, *await _whole(events))
     return PlainTextResponse(body) if isinstance(body, str) else JSONResponse(body)
 
 
-async def _form(request: Request) -> FormData:
-    """It lies in a temporary file beyond the first megabyte. Raises BadInput."""
+async def _form(request: Request, stack: AsyncExitStack) -> FormData:
+    """Beyond its first megabyte a file lies on disk, as long as the stack is open. Raises BadInput."""
     try:
-        return await request.form(max_files=1, max_fields=_FIELDS)
+        return await stack.enter_async_context(request.form(max_files=1, max_fields=_FIELDS))
     except HTTPException as error:
         raise BadInput(f"the form can't be read: {error.detail}") from error
     except ClientDisconnect as error:
@@ -115,13 +117,12 @@ async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
 
 async def _to_its_end(events: Events) -> Events:
     """Raises StageFailed where there is none."""
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, ErrorEvent):
-                raise StageFailed(event.message)
-            yield event
-            if isinstance(event, End):
-                return
+    async for event in events:
+        if isinstance(event, ErrorEvent):
+            raise StageFailed(event.message)
+        yield event
+        if isinstance(event, End):
+            return
     raise StageFailed("the transcript ended early")
 
 
@@ -135,20 +136,15 @@ async def _whole(events: Events) -> tuple[list[Final], int]:
     return finals, audio_ms
 
 
-async def _streamed(events: Events) -> Response:
-    """What is wrong with a file shows at its first event, while there is still an HTTP status to give."""
-    first = await anext(events)
-    return EventSourceResponse(_sse(first, events), ping=15)
-
-
-async def _sse(first: TranscriptEvent, events: Events) -> AsyncIterator[ServerSentEvent]:
-    said, event = Item(""), first
+async def _sse(first: TranscriptEvent, rest: Events, stack: AsyncExitStack) -> AsyncIterator[ServerSentEvent]:
+    said = Item("")
     try:
-        async with aclosing(events):
-            while not isinstance(event, End):
+        async with stack:
+            if delta := _delta(said, first):
+                yield _message({"type": "transcript.text.delta", "delta": delta})
+            async for event in rest:
                 if delta := _delta(said, event):
                     yield _message({"type": "transcript.text.delta", "delta": delta})
-                event = await anext(events)
         yield _message({"type": "transcript.text.done", "text": said.text})
         yield ServerSentEvent("[DONE]")
     except ScribeError as error:
