@@ -59,6 +59,8 @@ class Dialect(ABC):
     subprotocols: ClassVar[Sequence[str]] = ()
     # Seconds of silence after which a client is given up; None: SCRIBE_GATEWAY_IDLE_S.
     idle_s: ClassVar[float | None] = None
+    # Whether a client that lost its connection may take its session up again; else that ends when it leaves.
+    resumes: ClassVar[bool] = False
     # Whether `?token=` may hold the credentials: only for protocols whose clients can't send headers.
     secret_in_query: ClassVar[bool] = False
 

@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.formats import cues, render
+from ops.formats import render
+from shared.captions import cues
 from shared.events import Final, Word, parse_event
 
 
