@@ -1,8 +1,9 @@
 """The gateway's routes. Liveness never asks Redis: a Redis outage must not restart the fleet."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, HTTPException, Request, Response, WebSocket
@@ -13,14 +14,25 @@ from starlette.responses import PlainTextResponse
 
 from gateway import refusal
 from gateway.dialects.base import Dialect
+from gateway.dialects.deepgram import Deepgram
+from gateway.dialects.deepgram_files import deepgram_routes
 from gateway.dialects.native import Native
+from gateway.dialects.openai_files import openai_routes
+from gateway.dialects.openai_realtime import OpenAIRealtime
 from gateway.gateway import Gateway
+from gateway.recorded import transcribe
 from gateway.server import BoundedHeads
+from shared.access import Principal
 from shared.errors import ScribeError
-from shared.protocol import MAX_EVENT
+from shared.events import TranscriptEvent
+from shared.protocol import MAX_EVENT, SessionOptions
 
 # What is spoken where.
-DIALECTS: dict[str, type[Dialect]] = {"/v1/stream": Native}
+DIALECTS: dict[str, type[Dialect]] = {
+    "/v1/stream": Native,
+    "/v1/listen": Deepgram,
+    "/v1/realtime": OpenAIRealtime,
+}
 
 # As gateway/sessions.py makes them.
 SESSION = re.compile(r"[0-9a-f]{32}")
@@ -83,6 +95,22 @@ def _dialects(app: FastAPI, gateway: Gateway) -> None:
 
     for path, dialect in DIALECTS.items():
         route(path, dialect)
+    _recordings(app, gateway)
+
+
+def _recordings(app: FastAPI, gateway: Gateway) -> None:
+    def enter(dialect: type[Dialect]) -> Callable[[Request], Principal]:
+        return lambda request: gateway.door.enter(request, "transcribe", secret=dialect.secret(request))
+
+    async def events(
+        request: Request, pieces: AsyncIterator[bytes], options: SessionOptions
+    ) -> AsyncGenerator[TranscriptEvent, None]:
+        async with aclosing(transcribe(gateway, request, pieces, options, dialect=OpenAIRealtime)) as told:
+            async for _, event in told:
+                yield event
+
+    app.include_router(deepgram_routes(enter(Deepgram), partial(transcribe, gateway, dialect=Deepgram)))
+    app.include_router(openai_routes(enter(OpenAIRealtime), events))
 
 
 def _sessions(app: FastAPI, gateway: Gateway) -> None:

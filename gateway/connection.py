@@ -64,6 +64,7 @@ class Connection:
             log.exception("connection_failed", session=self._call.session)
             await self._part(ScribeError("internal error; the session is over"))
         finally:
+            self.comes_back &= dialect.resumes
             await self._call.finish(comes_back=self.comes_back)
 
     async def _begin(self) -> Sequence[Said]:

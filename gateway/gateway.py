@@ -72,7 +72,7 @@ class Gateway:
 
     async def serve(self, socket: WebSocket, dialect: type[Dialect]) -> None:
         """Serve one client until its session is over, or refuse it."""
-        with self._counted():
+        with self.counted():
             try:
                 resumed = (
                     socket.query_params.get("session") if "resume_token" in socket.query_params else None
@@ -93,7 +93,7 @@ class Gateway:
                 await visit.stop(comes_back=connection.comes_back)
 
     @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
+    def counted(self) -> Iterator[None]:
         """The current task is among those that a stop waits for."""
         task = asyncio.current_task()
         assert task

@@ -19,6 +19,7 @@ class Native(Dialect):
     """A session is begun by the query, by the first message, or by anything else with the defaults."""
 
     subprotocols = (SUBPROTOCOL,)
+    resumes = True
 
     @classmethod
     def response(cls, error: ScribeError) -> Response:
