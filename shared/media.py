@@ -13,13 +13,26 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from shared.errors import BadInput
 
 RATE = 16_000
 _HOUR_S = 3600
 _CHILD = Path(__file__).with_name("media_child.py")
+
+# Of every child that decodes. In a session of its own Ctrl-C does not reach it. What codecs write to standard error is
+# about bytes, not for people. Threads of a linear algebra library would only reserve memory.
+CHILD_OPTIONS: dict[str, Any] = {
+    "start_new_session": True,
+    "stderr": subprocess.DEVNULL,
+    "env": {"OPENBLAS_NUM_THREADS": "1"},
+}
+
+
+def command_of(child: Path, *arguments: int) -> list[str]:
+    """The command line of a child, which confines itself (shared/media_sandbox.py)."""
+    return [sys.executable, "-I", str(child), *map(str, arguments)]
 
 
 class MediaDecoder:
@@ -85,16 +98,12 @@ class MediaDecoder:
         self._pipe, theirs = Pipe()
         fd = theirs.fileno()
         limits = (self._longest_s, self._memory_bytes, max(1, round(self._timeout_s)))
-        # In a session of its own Ctrl-C does not reach it. What codecs write to standard error is about bytes, not
-        # for people. Threads of a linear algebra library would only reserve memory.
         self._child = subprocess.Popen(
-            [sys.executable, "-I", str(_CHILD), str(fd), *map(str, limits)],
+            command_of(_CHILD, fd, *limits),
             pass_fds=[fd],
-            start_new_session=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"OPENBLAS_NUM_THREADS": "1"},
+            **CHILD_OPTIONS,
         )
         theirs.close()
         return self._pipe
