@@ -37,7 +37,15 @@ class Passed(NamedTuple):
 class ContainerStream:
     """One container. Feed it from one task and iterate over it in another; close it in any case."""
 
-    def __init__(self, process: Process, what: str, gone: Callable[[], None], stuck_s: float) -> None:
+    def __init__(
+        self,
+        process: Process,
+        what: str,
+        start: wire.Start,
+        *,
+        stuck_s: float,
+        gone: Callable[["ContainerStream"], None],
+    ) -> None:
         """`what`: the kind of container, with its article. `gone`: called when the child is."""
         assert process.stdin
         assert process.stdout
@@ -49,21 +57,26 @@ class ContainerStream:
         self._asked: deque[float] = deque()  # when the marks were set that have not come back
         self._holds_us_since: float | None = None
         self._closed = False
-
-    async def begin(self, start: wire.Start) -> None:
-        await self._say(wire.START, start.dump())
+        self._say(wire.START, start.dump())
 
     async def feed(self, data: bytes) -> None:
         """Waits while the child has enough to do. What is wrong with the data is said to the reader."""
-        await self._say(wire.DATA, data)
+        self._holds_us_since = _now()
+        try:
+            self._say(wire.DATA, data)
+            await self._stdin.drain()
+        except ConnectionError:  # it died, or knows enough to say that this is no audio
+            pass
+        finally:
+            self._holds_us_since = None
 
-    async def mark(self, token: bytes) -> None:
+    def mark(self, token: bytes) -> None:
         self._asked.append(_now())
-        await self._say(wire.MARK, token)
+        self._say(wire.MARK, token)
 
-    async def end(self) -> None:
+    def end(self) -> None:
         self._asked.append(_now())
-        await self._say(wire.END)
+        self._say(wire.END, b"")
 
     async def __aiter__(self) -> AsyncIterator[bytes | Passed]:
         """Samples (s16le, 16 kHz) and marks up to the end. Raises BadInput."""
@@ -78,7 +91,7 @@ class ContainerStream:
             elif kind == wire.DONE:
                 return
             else:
-                raise BadInput(f"{self._what} arrived, but {payload.decode(errors='replace')}")
+                raise self._wrong(payload.decode(errors="replace"))
 
     async def close(self) -> None:
         """End the child, whatever it is doing."""
@@ -86,25 +99,20 @@ class ContainerStream:
             return
         self._closed = True
         await end(self._process)
-        self._gone()
+        self._gone(self)
 
-    async def _say(self, kind: bytes, payload: bytes = b"") -> None:
-        self._holds_us_since = _now()
-        with contextlib.suppress(ConnectionError):  # it died, or needs no more to know that this is no audio
+    def _say(self, kind: bytes, payload: bytes) -> None:
+        if not self._stdin.is_closing():
             self._stdin.write(wire.framed(kind, payload))
-            await self._stdin.drain()
-        self._holds_us_since = None
 
     async def _hear(self) -> tuple[bytes, bytes]:
         try:
             kind, size = wire.HEAD.unpack(await self._read(wire.HEAD.size))
-            if size > _LARGEST:
-                raise BadInput(f"{self._what} arrived, but its decoder went mad")
+            if size > _LARGEST or (kind == wire.MARK and not (self._asked and size >= wire.PLACE.size)):
+                raise self._wrong("something in it took its decoder over")
             return kind, await self._read(size)
         except asyncio.IncompleteReadError as error:
-            raise BadInput(
-                f"{self._what} arrived, but it crashed the decoder; convert it with ffmpeg first"
-            ) from error
+            raise self._wrong("it crashed the decoder; convert it with ffmpeg first") from error
 
     async def _read(self, size: int) -> bytes:
         while True:
@@ -114,9 +122,10 @@ class ContainerStream:
             except TimeoutError as error:
                 since = [*self._asked, self._holds_us_since or _now()]
                 if _now() - min(since) >= self._stuck_s:
-                    raise BadInput(
-                        f"{self._what} arrived, but its decoder got stuck; convert it with ffmpeg first"
-                    ) from error
+                    raise self._wrong("its decoder got stuck; convert it with ffmpeg first") from error
+
+    def _wrong(self, why: str) -> BadInput:
+        return BadInput(f"{self._what} arrived, but {why}")
 
 
 class ContainerDecoders:
@@ -172,9 +181,8 @@ class ContainerDecoders:
             process = await self._child()
         finally:
             self._opening -= 1
-        stream = ContainerStream(process, what, lambda: self._open.discard(stream), self._stuck_s)
+        stream = ContainerStream(process, what, start, stuck_s=self._stuck_s, gone=self._open.discard)
         self._open.add(stream)
-        await stream.begin(start)
         return stream
 
     async def _child(self) -> Process:

@@ -10,9 +10,8 @@ import re
 import numpy as np
 
 from gateway.containers import container_of
-from gateway.pcm import SAMPLE_WIDTH
+from gateway.pcm import SAMPLE_WIDTH, Layout
 from shared.errors import BadInput
-from shared.protocol import SessionOptions
 
 _FIRST_LOOK = 64  # bytes; then at every doubling: a dozen looks at most, however small the frames are
 _HEAD_BYTES = 65_536
@@ -24,13 +23,12 @@ _TEXT = re.compile(rb"[\t\n\r\x20-\x7e]*")
 class Sniffer:
     """Looks at the start of one connection's audio; a few numpy passes in all, nothing after the first second."""
 
-    def __init__(self, options: SessionOptions) -> None:
-        self._encoding = options.raw_encoding
-        width = SAMPLE_WIDTH[options.raw_encoding]
-        self._limit = min(_HEAD_BYTES, options.sample_rate * options.channels * width)
+    def __init__(self, layout: Layout) -> None:
+        self._encoding = layout.encoding
+        self._limit = min(_HEAD_BYTES, layout.sample_rate * layout.frame_bytes)
         # 64 printable bytes of 16-bit audio are impossible; companded audio below zero prints too, but not for 1/8 s.
-        self._text_bytes = 2_048 if width == 1 else 64
-        self._announced = f"{options.raw_encoding} ({options.sample_rate} Hz, {options.channels} channel(s))"
+        self._text_bytes = 2_048 if SAMPLE_WIDTH[layout.encoding] == 1 else 64
+        self._announced = str(layout)
         self._head = bytearray()
         self._next_look = _FIRST_LOOK
 
@@ -50,8 +48,10 @@ class Sniffer:
         self._judge(head, text=_is_text(head))
 
     def _judge(self, head: bytes, *, text: bool) -> None:
-        if what := container_of(head):
-            raise self._wrong(f"{what} arrived", "send raw samples, or use `streamscribe transcribe FILE`")
+        if container := container_of(head):
+            raise self._wrong(
+                f"{container.what} arrived", "announce encoding=container, or nothing, to send it as it is"
+            )
         if text:
             raise self._wrong("text arrived", "send raw samples, and control messages in text frames")
         if self._encoding == "pcm_s16le" and _holds_floats(head):

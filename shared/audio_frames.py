@@ -136,7 +136,7 @@ def _header(data: bytes | bytearray, at: int) -> tuple[int, int, int] | None:
     if block == 0 or rate == 15 or head[3] >> 4 > 10 or head[3] & 1:
         return None
     more = 8 - (head[4] ^ 0xFF).bit_length()  # the number is written like a character in UTF-8
-    if more == 1 or more == 8 or any(byte >> 6 != 2 for byte in head[5 : 4 + more]):
+    if more in (1, 8) or any(byte >> 6 != 2 for byte in head[5 : 4 + more]):
         return None
     size = 4 + max(1, more) + {6: 1, 7: 2}.get(block, 0) + {12: 1, 13: 2, 14: 2}.get(rate, 0)
     if _crc8(head[:size]) != head[size]:

@@ -22,7 +22,6 @@ from shared.audio_frames import FlacFrames, Mp3Frames
 from shared.media_sandbox import Block, Interleave, Refused, To16k, allow_cpu, confine
 
 _READ = 32_768
-_SMALL_BOX = 1 << 20
 # Without them FFmpeg listens to 5 s or 5 MB before it gives the first sample. "nobuffer" would drop what it has heard.
 _AT_ONCE = {"probesize": "32", "analyzeduration": "0", "protocol_whitelist": "none"}
 _CODEC = {FlacFrames: "flac", Mp3Frames: "mp3"}
@@ -173,12 +172,14 @@ def _spooled(source: Input, most: int) -> Input | io.BytesIO:
     while len(head := _exactly(source, 8)) == 8:
         heard += head
         size, kind = int.from_bytes(head[:4]), head[4:]
+        if kind == b"mdat" or not 8 <= size <= most:
+            break
+        heard += _exactly(
+            source, size - 8
+        )  # the index too: FFmpeg steps back in it, which it can't over short reads
         if kind in (b"moov", b"moof"):
             source.put_back(heard)
             return source
-        if kind == b"mdat" or not 8 <= size <= _SMALL_BOX:
-            break
-        heard += _exactly(source, size - 8)
     whole = io.BytesIO()
     whole.write(heard)
     while data := source.read(_READ):
