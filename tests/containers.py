@@ -75,6 +75,7 @@ def container(kind: str, samples: np.ndarray | None = None, seconds: float = 1.0
 def wav(
     samples: bytes,
     tag: int = 1,
+    *,
     rate: int = 16_000,
     channels: int = 1,
     bits: int = 16,
