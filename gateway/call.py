@@ -8,10 +8,12 @@ from typing import Any
 import structlog
 
 from gateway import session
+from gateway.container_stream import ContainerDecoders
 from gateway.dialects.base import Said
 from gateway.intake import Intake
 from gateway.line import Line
-from gateway.place import SAMPLE_RATE, restart_of
+from gateway.lines import Lines
+from gateway.place import restart_of
 from gateway.registry import Registry
 from gateway.sessions import Held, channel_sessions, open_session, resume_session
 from gateway.visit import Visit
@@ -39,6 +41,7 @@ class Call:
         clients: RedisClients,
         hub: TranscriptHub,
         registry: Registry,
+        decoders: ContainerDecoders,
         *,
         settings: GatewaySettings,
         visit: Visit,
@@ -46,6 +49,7 @@ class Call:
         self._clients = clients
         self._hub = hub
         self._registry = registry
+        self._decoders = decoders
         self._settings = settings
         self._visit = visit
         self._lines: list[Line] = []
@@ -72,7 +76,7 @@ class Call:
             self._registry.add(held)
             follower = await self._hub.follow(held.session, held.last_event)
             self._lines.append(Line(self._clients, held, follower, self._settings))
-        self._intake = Intake(self._lines)
+        self._intake = Intake(Lines(self._lines, self._visit.heard), self._decoders)
         log.info("session_resumed" if first.resumed else "session_opened", session=first.session)
         return self._ready()
 
@@ -89,7 +93,8 @@ class Call:
         limit = asyncio.create_task(self._limit(), name=f"limit {self.session}")
         others = {self._start(beside, "read"), self._start(self._watch(), "watch")}
         self._tasks = [*relays, *others, limit]
-        pending = {*self._feeding, *self._tasks}
+        assert self._intake is not None
+        pending: set[asyncio.Future[Any]] = {*self._feeding, *self._tasks, self._intake.trouble}
         while not relays.isdisjoint(pending):
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -101,11 +106,7 @@ class Call:
         assert self._intake is not None
         if self._cut:
             return None
-        before = self._intake.heard
-        try:
-            return await self._intake.take(said)
-        finally:
-            self._visit.heard((self._intake.heard - before) * 1000 / SAMPLE_RATE)
+        return await self._intake.take(said)
 
     async def finish(self, *, comes_back: bool) -> None:
         """What was said before the client left or was refused is decoded; then nothing remains here."""
@@ -116,6 +117,8 @@ class Call:
             self._intake.leave(comes_back=comes_back)
             await asyncio.wait(self._feeding, timeout=self._settings.drain_s)
             await cancel(self._feeding)
+        if self._intake:
+            await self._intake.close()
         for line in self._lines:
             self._registry.remove(line.held)
         log.info("session_closed", session=self.session)
@@ -188,7 +191,7 @@ def _by_channel(tell: TellAll, channel: int) -> Callable[[bytes, dict[str, Any]]
     return told
 
 
-def _result(task: asyncio.Task[Any]) -> None:
+def _result(task: asyncio.Future[Any]) -> None:
     """Raise what a task failed with; but a session that the fleet gave up is told by its error event."""
     try:
         task.result()

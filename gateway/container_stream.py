@@ -34,6 +34,10 @@ class Passed(NamedTuple):
     taken: int  # samples of each channel before it, at the container's rate
 
 
+class Paused(NamedTuple):
+    """Nothing more comes; all that is certain has been given."""
+
+
 class ContainerStream:
     """One container. Feed it from one task and iterate over it in another; close it in any case."""
 
@@ -74,12 +78,16 @@ class ContainerStream:
         self._asked.append(_now())
         self._say(wire.MARK, token)
 
+    def pause(self) -> None:
+        self._asked.append(_now())
+        self._say(wire.PAUSE, b"")
+
     def end(self) -> None:
         self._asked.append(_now())
         self._say(wire.END, b"")
 
-    async def __aiter__(self) -> AsyncIterator[bytes | Passed]:
-        """Samples (s16le, 16 kHz) and marks up to the end. Raises BadInput."""
+    async def __aiter__(self) -> AsyncIterator[bytes | Passed | Paused]:
+        """Samples (s16le, 16 kHz) and marks, up to the end or a pause. Raises BadInput."""
         while True:
             kind, payload = await self._hear()
             if kind == wire.PCM:
@@ -88,6 +96,9 @@ class ContainerStream:
                 self._asked.popleft()
                 size = wire.PLACE.size
                 yield Passed(payload[size:], *wire.PLACE.unpack(payload[:size]))
+            elif kind == wire.PAUSE:
+                yield Paused()
+                return
             elif kind == wire.DONE:
                 return
             else:

@@ -13,6 +13,7 @@ from gateway import refusal
 from gateway.admission import Admission
 from gateway.call import Call
 from gateway.connection import Connection
+from gateway.container_stream import ContainerDecoders
 from gateway.dialects.base import Dialect
 from gateway.door import Door
 from gateway.registry import Registry
@@ -46,6 +47,7 @@ class Gateway:
         self._settings = settings
         self._hub = TranscriptHub(clients)
         self._registry = Registry(clients, settings)
+        self._decoders = ContainerDecoders(settings.containers)
         self._connections: set[asyncio.Task[None]] = set()
         self._draining = False
 
@@ -54,10 +56,12 @@ class Gateway:
         await self.admission.start()
         await self._hub.start()
         await self._registry.start()
+        await self._decoders.start()
 
     def quiet(self) -> None:
         """Take no new sessions; readiness says so."""
         self._draining = True
+        self._decoders.quiet()
 
     async def stop(self, deadline_s: float) -> None:
         """Let sessions finish until the deadline, then close them."""
@@ -65,6 +69,7 @@ class Gateway:
         if self._connections:
             _, late = await asyncio.wait(self._connections, timeout=deadline_s)
             await cancel(late)
+        await self._decoders.stop(deadline_s)
         await self._registry.stop()
         await self._hub.stop()
         await self.admission.stop()
@@ -121,7 +126,9 @@ class Gateway:
         return visit
 
     def call(self, visit: Visit) -> Call:
-        return Call(self._clients, self._hub, self._registry, settings=self._settings, visit=visit)
+        return Call(
+            self._clients, self._hub, self._registry, self._decoders, settings=self._settings, visit=visit
+        )
 
     async def problem(self) -> str | None:
         """Why no new sessions are taken; None when they are."""

@@ -164,4 +164,6 @@ def _after(place: Place, kind: str, payload: bytes, theirs: int) -> Place:
         return place._replace(samples=place.samples + len(payload) // 2)
     if kind == "gap":
         return place._replace(samples=int(payload.split(b":")[1]))
-    return Place(place.samples, place.flushes + 1, theirs, place.samples) if kind == "flush" else place
+    if kind == "flush":
+        return place._replace(flushes=place.flushes + 1, base_theirs=theirs, base_ours=place.samples)
+    return place

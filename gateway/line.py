@@ -34,6 +34,10 @@ class Line:
     def seq(self) -> int:
         return self._ingest.seq
 
+    def contain(self) -> None:
+        """A client that comes back has to send everything again."""
+        self._ingest.place = self.place._replace(container=1)
+
     def expect(self, start: Place) -> None:
         """The audio that comes begins at this place, which may lie before the line's own."""
         self._known_bytes = (self.place.samples - start.samples) * 2

@@ -17,17 +17,23 @@ class Place(NamedTuple):
     # Where the resampler began afresh: after the last flush, in the client's samples and in ours.
     base_theirs: int = 0
     base_ours: int = 0
+    container: int = 0  # 1: all of it is sent again, for its bytes can't be counted in samples
 
     @classmethod
     def read(cls, raw: bytes) -> "Place":
         return cls(*map(int, raw.split(b":"))) if raw else cls()
 
     def dump(self) -> str:
-        return ":".join(map(str, self))
+        return ":".join(
+            map(str, self if self.container else self[:4])
+        )  # as gateways before this field read it
 
 
 class Restart(NamedTuple):
-    """How to take up audio of another rate again, so that the result is what it would have been without the cut."""
+    """How to take up audio of another rate again, so that the result is what it would have been without the cut.
+
+    Of a container everything comes again, of which the decoder leaves out what lies before the last flush.
+    """
 
     sample: int  # of the client's audio: send from here
     skip: int  # samples at 16 kHz that the decoder gives for audio before the place
@@ -39,6 +45,8 @@ def restart_at(place: Place, rate: int) -> Restart:
     From a point on both grids (44,100 Hz: every 441 samples are 160 of ours) and early enough for the filter.
     """
     since = place.samples - place.base_ours
+    if place.container:
+        return Restart(0, since)
     if rate == SAMPLE_RATE:
         return Restart(place.base_theirs + since, 0)
     common = gcd(rate, SAMPLE_RATE)

@@ -54,6 +54,11 @@ class GatewaySettings(BaseSettings):
         default=30.0, ge=0, description="audio of a session kept to be sent again should Redis lose it"
     )
     drain_s: float = Field(default=10.0, description="how long shutdown waits for sessions to finish")
+    containers: int = Field(
+        default=32,
+        ge=0,
+        description="containers decoded at a time, each in a process of 25 MB; WAV needs none",
+    )
 
 
 class AuthSettings(BaseSettings):

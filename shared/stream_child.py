@@ -38,7 +38,6 @@ class Output:
         self._stream = stream
         self._channels = start.channels
         self._skip = start.skip
-        self._leave_out = start.leave_out * 2 * max(1, start.channels)
         self._resampler = To16k(max(1, start.channels), quick=True)
         self._blocks_of = Interleave()
         self.taken = 0  # samples of each channel, at the container's rate
@@ -72,10 +71,8 @@ class Output:
         return block if channels > 1 else block[:, 0]
 
     def _pcm(self, pcm: bytes) -> None:
-        left_out = min(self._leave_out, len(pcm))
-        self._leave_out -= left_out
-        if left_out < len(pcm):
-            self.say(wire.PCM, pcm[left_out:])
+        if pcm:
+            self.say(wire.PCM, pcm)
 
 
 class Input:
@@ -117,6 +114,8 @@ class Input:
         elif kind == wire.MARK:
             self.before_mark()
             self._output.mark(payload)
+        elif kind == wire.PAUSE:
+            self._output.say(wire.PAUSE)
         else:
             self._over = True
 

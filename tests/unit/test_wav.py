@@ -114,9 +114,10 @@ def test_the_split_does_not_matter(step, rate, channels):
     assert decode(file, step) == decode(file, len(file))
 
 
-@given(st.integers(0, 2_000), st.integers(0, 1_000))
-def test_a_file_that_is_sent_again_goes_on_where_it_was(taken, skip):
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2_000))
+def test_a_file_that_is_sent_again_goes_on_where_it_was(taken):
     raw = np.rint(tone(44_100, 0.1) * 20_000).astype("<i2").tobytes()
     file, later = wav(raw, rate=44_100), wav(raw[taken * 2 :], rate=44_100)
 
-    assert decode(file, 99, taken=taken, skip=skip) == decode(later)[skip * 2 :]
+    assert decode(file, 99, taken=taken) == decode(later)
