@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from ops.answers import closed, error_named, error_of, stream_url
-from ops.kept import Kept
+from ops.kept import MOST_BYTES, Kept
 from shared.clock import mono_ms
 from shared.errors import BadInput, Misconfigured, Overloaded, RedisUnavailable, ScribeError
 from shared.events import End, ErrorEvent, TranscriptEvent
@@ -187,6 +187,10 @@ class StreamClient:
         """Take the session up again on a new connection, unless another task has. Raises `why` when it is for good."""
         if self._ready is None or isinstance(why, BadInput):
             raise why
+        if self._kept.lost:
+            raise type(why)(
+                f"{why}; it can't go on: more than {MOST_BYTES >> 20} MB would have to be sent again"
+            ) from why
         async with self._resuming:
             end = mono_ms() + RESUME_S * 1000
             while self._socket is lost:

@@ -1,10 +1,15 @@
-"""What a client has sent and may have to send again, until the fleet says that it is safe."""
+"""What a client has sent and may have to send again, until the fleet says that it is safe.
+
+Of a container that is all of it, for its bytes can't be counted in samples: up to so many bytes, beyond which a lost connection
+is the end of the session.
+"""
 
 from collections import deque
 from collections.abc import Iterator
 
 from shared.protocol import Flush, SessionOptions
 
+MOST_BYTES = 64 << 20
 _WIDTH = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
 
 
@@ -16,11 +21,17 @@ class Kept:
         self._sent: deque[tuple[int, bytes | Flush]] = deque()  # (bytes of audio sent before it, message)
         self._bytes = 0
         self._flushes = 0  # forgotten ones
+        self.lost = False  # whether there was too much to keep
         self.ended = False
 
     def audio(self, data: bytes) -> None:
+        if self.lost:
+            return
         self._sent.append((self._bytes, data))
         self._bytes += len(data)
+        if self._bytes - self._sent[0][0] > MOST_BYTES:
+            self._sent.clear()
+            self.lost = True
 
     def flush(self, message: Flush) -> None:
         self._sent.append((self._bytes, message))

@@ -198,6 +198,16 @@ def test_gateway_addresses_are_completed(given, expected):
     assert stream_url(given, SessionOptions()).split("?")[0] == expected
 
 
+def test_more_than_can_be_kept_is_kept_no_longer():
+    kept = Kept(SessionOptions(encoding="container"))
+    for _ in range(65):
+        kept.audio(bytes(1 << 20))
+    kept.audio(bytes(1 << 20))
+
+    assert kept.lost
+    assert list(kept.again(0, 0)) == []
+
+
 def test_what_is_sent_again_is_all_that_is_not_safe_with_flushes_at_their_places():
     kept = Kept(SessionOptions())
     kept.audio(bytes(range(8)))
