@@ -320,6 +320,7 @@ async def test_the_sdks_callbacks_and_its_blocking_client(fleet):
 @pytest.mark.parametrize(
     ("options", "key", "status"),
     [({}, "wrong", 401), ({"language": "de"}, SECRET, 400), ({"encoding": "g729"}, SECRET, 400)],
+    ids=["wrong key", "German", "g729"],
 )
 async def test_who_is_refused_gets_an_api_error(fleet, options, key, status):
     with pytest.raises(ApiError) as caught:
