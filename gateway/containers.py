@@ -61,5 +61,11 @@ def _mpeg(head: bytes) -> list[tuple[Container, bool, bool]]:
             if not (size := frame_bytes(head[at : at + _HEADER])):
                 break
             at, agreeing = at + size, agreeing + 1
-        found.append((kind, agreeing == _AGREEING_FRAMES, agreeing > 0 and len(head) < at + _HEADER))
+        found.append(
+            (
+                kind,
+                agreeing == _AGREEING_FRAMES,
+                (agreeing > 0 or head[:1] == b"\xff") and len(head) < at + _HEADER,
+            )
+        )
     return found

@@ -18,6 +18,7 @@ from shared.media import MediaDecoder
 from shared.protocol import SERVER_ADAPTER
 from tests.e2e.conftest import rest
 from tests.e2e.test_stream import expected_texts, talk, texts
+from tests.odd_files import OUTCOMES
 
 ODD = Path(__file__).parents[3] / "shared/data/odd"
 pytestmark = [
@@ -86,32 +87,31 @@ async def test_every_decoded_file_gets_to_its_end(fleet, decoder):
     await still_serves(fleet)
 
 
-async def test_every_file_sent_as_it_is_gets_to_its_end_or_is_named(fleet):
+async def test_every_file_sent_as_it_is_has_the_outcome_of_the_table(fleet):
     free = asyncio.Semaphore(8)
 
-    async def one(file: str) -> str | None:
-        async with free, fleet.connect() as socket:
+    async def one(file: str) -> tuple[int | str, int]:
+        """Milliseconds heard, or the refusal; and how the socket was closed."""
+        async with free, fleet.connect("") as socket:
             await asyncio.gather(_send_raw(socket, (ODD / file).read_bytes()), return_exceptions=True)
             messages = await rest(socket)
         for message in messages:
             SERVER_ADAPTER.validate_python(message)
         problem = next((message for message in messages if message["type"] == "problem"), None)
-        if problem is None:
-            assert messages[-1]["type"] == "end", file
-            assert socket.close_code == 1000
-            return None
-        assert (problem["code"], problem["retryable"], socket.close_code) == (
-            "bad_input",
-            False,
-            CLOSE_BAD_INPUT,
-        ), file
-        return problem["message"]
+        if problem:
+            assert (problem["code"], problem["retryable"]) == ("bad_input", False), file
+            return problem["message"], socket.close_code
+        return messages[-1]["audio_ms"], socket.close_code
 
-    said = dict(zip(manifest(), await asyncio.gather(*map(one, manifest())), strict=True))
+    heard = dict(zip(OUTCOMES, await asyncio.gather(*map(one, OUTCOMES)), strict=True))
 
-    named = {file for file, why in said.items() if why and "arrived where raw pcm_s16le" in why}
-    assert named >= {file for file in said if file.endswith((".mp3", ".flac", ".webm", ".opus", ".aiff"))}
+    closed = {file: CLOSE_BAD_INPUT if isinstance(is_, str) else 1000 for file, (_, is_) in OUTCOMES.items()}
+    assert heard == {file: (is_, closed[file]) for file, (_, is_) in OUTCOMES.items()}
     await still_serves(fleet)
+
+
+def test_the_table_has_every_file():
+    assert set(OUTCOMES) == set(manifest())
 
 
 async def _send_raw(socket, data: bytes) -> None:
