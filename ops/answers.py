@@ -11,8 +11,8 @@ from shared.protocol import Problem
 
 
 def _kinds(kind: type[ScribeError] = ScribeError) -> dict[str, type[ScribeError]]:
-    """Every error by its code."""
-    found = {kind.code: kind}
+    """Every error by its code: the one that brought it, not those which only say more."""
+    found = {kind.code: kind} if "code" in vars(kind) else {}
     for below in kind.__subclasses__():
         found |= _kinds(below)
     return found
