@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gateway.dialects.base import Farewell
-from gateway.refusal import close_code_of, problem_of
+from gateway.refusal import CLOSE_OK, close_code_of, problem_of
 from shared.errors import ScribeError
 
 # RFC 6455, 5.5: 125 bytes for a close frame's code and reason.
@@ -35,7 +35,7 @@ def explained(error: ValidationError, what: str) -> str:
 def farewell(error: ScribeError | None) -> Farewell:
     """For protocols whose only place for an error is the close frame."""
     if error is None:
-        return Farewell(1000)
+        return Farewell(CLOSE_OK)
     return Farewell(close_code_of(error), _cut(problem_of(error).message))
 
 
