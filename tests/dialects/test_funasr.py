@@ -169,6 +169,34 @@ async def test_the_html5_page_is_understood_at_the_root_without_a_subprotocol(fl
     assert not any("timestamp" in message for message in messages)
 
 
+@pytest.mark.parametrize(
+    ("kind", "announced"), [("flac", "others"), ("flac", "flac"), ("wav", "PCM"), ("wav", "wav")]
+)
+async def test_a_file_as_it_is(fleet, tmp_path, kind, announced):
+    """The Python client sends what is neither .pcm nor .wav as `others`; the HTML5 page a WAV file, header and all, as PCM."""
+    pytest.importorskip("gateway.container_stream", reason="the core takes no containers yet")
+    soundfile.write(tmp_path / f"one.{kind}", ONE, 16_000)
+    async with connect(fleet) as socket:
+        await socket.send(config(mode="offline", wav_format=announced))
+        await send(socket, (tmp_path / f"one.{kind}").read_bytes())
+        await socket.send('{"is_speaking": false, "is_end": true}')
+        messages = await until_end(socket, acknowledged=True)
+
+    assert [message["text"] for message in messages] == [SAID, ""]
+
+
+async def test_a_file_that_is_none_is_named(fleet):
+    pytest.importorskip("gateway.container_stream", reason="the core takes no containers yet")
+    async with connect(fleet) as socket:
+        await socket.send(config(mode="offline", wav_format="mp3"))
+        await socket.send(ONE.tobytes())
+        (message,) = await until_end(socket, acknowledged=False)
+        await socket.wait_closed()
+
+    assert "no container arrived" in message["error"]
+    assert message["error"].startswith(socket.close_reason)
+
+
 async def test_what_is_wrong_is_told_and_is_in_the_close_frame(fleet):
     async with connect(fleet) as socket:
         await talk(socket, OTHER)
