@@ -174,7 +174,6 @@ async def test_the_html5_page_is_understood_at_the_root_without_a_subprotocol(fl
 )
 async def test_a_file_as_it_is(fleet, tmp_path, kind, announced):
     """The Python client sends what is neither .pcm nor .wav as `others`; the HTML5 page a WAV file, header and all, as PCM."""
-    pytest.importorskip("gateway.container_stream", reason="the core takes no containers yet")
     soundfile.write(tmp_path / f"one.{kind}", ONE, 16_000)
     async with connect(fleet) as socket:
         await socket.send(config(mode="offline", wav_format=announced))
@@ -186,7 +185,6 @@ async def test_a_file_as_it_is(fleet, tmp_path, kind, announced):
 
 
 async def test_a_file_that_is_none_is_named(fleet):
-    pytest.importorskip("gateway.container_stream", reason="the core takes no containers yet")
     async with connect(fleet) as socket:
         await socket.send(config(mode="offline", wav_format="mp3"))
         await socket.send(ONE.tobytes())

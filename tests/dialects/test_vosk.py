@@ -157,7 +157,6 @@ async def test_a_client_that_sends_8_khz_need_say_nothing(fleet):
 
 async def test_a_wav_file_with_its_header_says_its_rate_itself(fleet, tmp_path):
     """As test_srt.py, which reads the file as it is and sends no config."""
-    pytest.importorskip("gateway.container_stream", reason="the core takes no containers yet")
     soundfile.write(tmp_path / "talk.wav", TALK, 16_000)
     async with connect(fleet) as socket:
         replies = await lock_step(socket, frames((tmp_path / "talk.wav").read_bytes(), [8_000]))

@@ -269,3 +269,32 @@ def test_the_first_words_at_the_root_tell_which_protocol_it_is(subprotocols, fir
     client = Root(head(*subprotocols))
     client.hear(first)
     assert type(client._speaks) is speaks
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
+KEYS = st.sampled_from(
+    ["config", "eof", "reset", "is_speaking", "is_end", "mode", "wav_name", "wav_format", "audio_fs"]
+)
+OBJECTS = st.dictionaries(
+    KEYS | st.text(), st.recursive(LEAVES, st.lists, max_leaves=4) | st.just({"words": 0})
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary() | st.text() | OBJECTS.map(json.dumps), max_size=6))
+def test_whatever_is_said_at_the_root_is_understood_or_refused_in_words(messages):
+    client, refused = Root(head()), None
+    for message in messages:
+        try:
+            client.hear(message)
+        except BadInput as error:
+            refused = error
+            break
+    code, reason = client.close(refused)
+    assert (code, len(reason.encode())) == (1000, 0) or (code == 1008 and 0 < len(reason.encode()) <= 123)
+    assert all(text.encode() for text in client.refuse(refused or BadInput("x")))
+
+
+def test_a_name_that_is_no_text_is_refused():
+    with pytest.raises(BadInput, match="wav_name"):
+        FunAsr(head()).hear('{"wav_name": "\\ud800"}')
