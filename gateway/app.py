@@ -16,9 +16,12 @@ from gateway import refusal
 from gateway.dialects.base import Dialect
 from gateway.dialects.deepgram import Deepgram
 from gateway.dialects.deepgram_files import deepgram_routes
+from gateway.dialects.funasr import FunAsr
 from gateway.dialects.native import Native
 from gateway.dialects.openai_files import openai_routes
 from gateway.dialects.openai_realtime import OpenAIRealtime
+from gateway.dialects.root import Root
+from gateway.dialects.vosk import Vosk
 from gateway.gateway import Gateway
 from gateway.recorded import transcribe
 from gateway.server import BoundedHeads
@@ -32,6 +35,9 @@ DIALECTS: dict[str, type[Dialect]] = {
     "/v1/stream": Native,
     "/v1/listen": Deepgram,
     "/v1/realtime": OpenAIRealtime,
+    "/": Root,
+    "/vosk": Vosk,
+    "/funasr": FunAsr,
 }
 
 # As gateway/sessions.py makes them.
