@@ -13,11 +13,11 @@ from shared.errors import BadInput
 _SUFFIX: dict[Format, str] = {"text": ".txt", "srt": ".srt", "vtt": ".vtt", "jsonl": ".jsonl"}
 # What is looked for in folders; a file that is named is tried whatever it is called. MPEG transport streams are also
 # called .ts, but so is TypeScript.
-EXTENSIONS = frozenset(
-    ".3gp .aac .ac3 .aif .aifc .aiff .amr .ape .asf .au .avi .caf .flac .flv .gsm .m2ts .m4a .m4b .m4v .mka .mkv .mov "
-    ".mp2 .mp3 .mp4 .mpeg .mpg .mts .oga .ogg .ogv .opus .rm .snd .sph .spx .tta .w64 .wav .wave .webm .wma .wmv "
-    ".wv".split()
-)
+EXTENSIONS = (
+    ".3gp .aac .ac3 .aif .aifc .aiff .amr .ape .asf .au .avi .caf .flac .flv .gsm .m2ts .m4a .m4b .m4v .mka .mkv "  # noqa: SIM905 - a page of quotes
+    ".mov .mp2 .mp3 .mp4 .mpeg .mpg .mts .oga .ogg .ogv .opus .rm .snd .sph .spx .tta .w64 .wav .wave .webm .wma "
+    ".wmv .wv"
+).split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,21 @@ class Source:
     file: Path
     name: Path  # within the folder that was named
     problem: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes; 0 of what is not there, which is told when it is its turn."""
+        seen = None if self.problem else version(self.file)
+        return seen[1] if seen else 0
+
+
+def version(file: Path) -> tuple[int, int] | None:
+    """When it was last written, and its size. Both stay while nobody writes to it."""
+    try:
+        seen = file.stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size
 
 
 def sources(arguments: Sequence[Path]) -> list[Source]:
@@ -43,7 +58,9 @@ def targets(wanted: Sequence[Source], output: Path, form: Format) -> dict[Path, 
 
     talk.mp3's is talk.txt; beside talk.wav both keep their whole names.
     """
-    short = {source.file: output / source.name.parent / (source.name.stem + _SUFFIX[form]) for source in wanted}
+    short = {
+        source.file: output / source.name.parent / (source.name.stem + _SUFFIX[form]) for source in wanted
+    }
     times = Counter(short.values())
     found: dict[Path, Path] = {}
     taken: dict[Path, Path] = {}
@@ -63,10 +80,8 @@ def targets(wanted: Sequence[Source], output: Path, form: Format) -> dict[Path, 
 
 def is_done(file: Path, target: Path) -> bool:
     """Whether the transcript is there and newer than its file."""
-    try:
-        return target.stat().st_mtime_ns > file.stat().st_mtime_ns
-    except OSError:
-        return False
+    read, written = version(file), version(target)
+    return read is not None and written is not None and written[0] > read[0]
 
 
 def write(target: Path, transcript: str) -> None:
@@ -98,7 +113,7 @@ def _in_folder(folder: Path) -> list[Source]:
         below[:] = [name for name in below if not name.startswith(".")]
         files += [Path(at, name) for name in names if _wanted(name)]
     if not files and not problems:
-        looked_for = " ".join(sorted(EXTENSIONS))
+        looked_for = " ".join(EXTENSIONS)
         problems.append(Source(folder, Path(), f"holds no audio or video; looked for {looked_for}"))
     return [*(Source(file, file.relative_to(folder)) for file in sorted(files)), *problems]
 

@@ -1,6 +1,7 @@
 """How a batch goes, on standard error: bars on a terminal, elsewhere a line for each file; a summary at the end."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,20 +16,28 @@ from shared.clock import mono_ms
 _NAME_CHARS = 28
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    bar: TaskID
+    seconds: float | None
+    since_ms: float
+
+
 class Bars:
     """Use it as a context while files are in work: `opened`, `heard`, `finished`, in this order for each."""
 
-    def __init__(self, console: Console, sizes: dict[Path, int], *, before: int = 0) -> None:
-        """`before`: how many files were done by earlier runs; they count as files, but not as audio."""
+    def __init__(
+        self, console: Console, sizes: dict[Path, int], *, before: int = 0, live: bool | None = None
+    ) -> None:
+        """`before`: how many files were done by earlier runs; they count as files, but not as audio. `live`: bars or lines."""
         self.tally = Tally(sizes)
         self._console = console
         self._before = before
-        self._of = before + len(sizes)
+        self.of = before + len(sizes)
         self._began_ms = mono_ms()
-        self._opened_ms: dict[Path, float] = {}
-        self._seconds: dict[Path, float] = {}
-        self._tasks: dict[Path, TaskID] = {}
-        self._live = console.is_interactive
+        self._wall_s = 0.0
+        self._running: dict[Path, _Running] = {}
+        self._live = console.is_interactive if live is None else live
         self._progress = Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=8)),
@@ -41,7 +50,7 @@ class Bars:
             disable=not self._live,
             redirect_stdout=False,  # it would go to standard error
         )
-        self._all = self._progress.add_task("", total=None, audio="", speed="", left="")
+        self._all = self._add_bar("", None)
 
     def __enter__(self) -> Self:
         self._began_ms = mono_ms()
@@ -53,45 +62,37 @@ class Bars:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._progress.stop()
+        self._wall_s = self._elapsed_s()
 
     @property
     def done(self) -> int:
-        """Files whose transcript there is."""
-        return self._before + self.tally.done - self.tally.failed
+        """Files that have a transcript."""
+        return self._before + self.tally.done
 
-    @property
-    def of(self) -> int:
-        return self._of
-
-    def opened(self, file: Path, seconds: float) -> None:
+    def opened(self, file: Path, seconds: float | None) -> None:
+        """`seconds` None: a stream."""
         self.tally.opened(file, seconds)
-        self._opened_ms[file] = mono_ms()
-        self._seconds[file] = seconds
-        self._tasks[file] = self._progress.add_task(
-            "  " + _short(str(file)), total=seconds, audio="", speed="", left=""
-        )
+        bar = self._add_bar(f"  {_short(str(file))}", seconds, visible=self.of > 1)
+        self._running[file] = _Running(bar, seconds, mono_ms())
         self.heard(file, 0.0)
 
     def heard(self, file: Path, through_s: float) -> None:
-        self.tally.heard(file, through_s)
-        seconds = self._seconds[file]
-        heard = min(through_s, seconds)
-        audio = f"{duration(heard)} of {duration(seconds)}"
-        self._progress.update(self._tasks[file], completed=heard, audio=audio)
+        heard, running = self.tally.heard(file, through_s), self._running[file]
+        self._progress.update(running.bar, completed=heard, audio=_of(heard, running.seconds))
         self._update()
 
     def finished(self, file: Path, error: str = "") -> None:
         """A failure is one red line."""
-        self.tally.finished(file, failed=bool(error))
-        if file in self._tasks:
-            self._progress.remove_task(self._tasks.pop(file))
+        heard_s = self.tally.finished(file, failed=bool(error))
+        running = self._running.pop(file, None)
+        if running:
+            self._progress.remove_task(running.bar)
         if error:
             self.say(f"error: {error}", style="red")
-        elif not self._live:
-            took_s = (mono_ms() - self._opened_ms[file]) / 1000
-            seconds = self._seconds[file]
-            at = f"[{self._before + self.tally.done}/{self._of}] " if self._of > 1 else ""
-            self.say(f"{at}{file}: {duration(seconds)} in {duration(took_s)}, {speed(seconds, took_s)}")
+        elif running and not self._live:
+            took_s = (mono_ms() - running.since_ms) / 1000
+            at = f"[{self.done + self.tally.failed}/{self.of}] " if self.of > 1 else ""
+            self.say(f"{at}{file}: {duration(heard_s)} in {duration(took_s)}, {speed(heard_s, took_s)}")
         self._update()
 
     def say(self, line: str, *, style: str | None = None) -> None:
@@ -105,32 +106,35 @@ class Bars:
             print(transcript, end="", flush=True)
 
     def summary(self) -> None:
-        """On a terminal the bars have gone; elsewhere a single file has had its line."""
-        if self._live or self._of > 1:
-            wall_s, heard_s = self._elapsed_s(), self.tally.heard_s
-            failed = f", {self.tally.failed} failed" if self.tally.failed else ""
-            done = files(self.tally.done - self.tally.failed)
-            took = f"{duration(heard_s)} of audio in {duration(wall_s)}, {speed(heard_s, wall_s)}"
-            self.say(f"{done}: {took}{failed}")
+        """On a terminal the bars are gone by now; elsewhere a single file has had its line."""
+        if self._live or self.of > 1:
+            tally, wall_s = self.tally, self._wall_s
+            audio = f"{duration(tally.heard_s)} of audio in {duration(wall_s)}"
+            failed = f", {tally.failed} failed" if tally.failed else ""
+            self.say(f"{files(tally.done)}: {audio}, {speed(tally.heard_s, wall_s)}{failed}")
+
+    def _add_bar(self, name: str, total: float | None, *, visible: bool = True) -> TaskID:
+        return self._progress.add_task(name, total=total, visible=visible, audio="", speed="", left="")
 
     def _elapsed_s(self) -> float:
         return (mono_ms() - self._began_ms) / 1000
 
     def _update(self) -> None:
         tally, elapsed_s = self.tally, self._elapsed_s()
-        total, left = tally.total_s, tally.left_s(elapsed_s)
-        audio = duration(tally.heard_s)
-        if total is not None:
-            audio += f" of {'about ' if tally.guessed else ''}{duration(total)}"
+        left = tally.left_s(elapsed_s)
         self._progress.update(
             self._all,
-            description=f"{self._before + tally.done} of {files(self._of)}",
+            description=f"{self.done + tally.failed} of {files(self.of)}",
             completed=tally.heard_s,
-            total=total,
-            audio=audio,
+            total=tally.total_s,
+            audio=_of(tally.heard_s, tally.total_s, "about " if tally.guessed else ""),
             speed=speed(tally.heard_s, elapsed_s) if tally.heard_s else "",
-            left=f"{duration(left)} left" if left is not None else "",
+            left="" if left is None else f"{duration(left)} left",
         )
+
+
+def _of(heard_s: float, total_s: float | None, about: str = "") -> str:
+    return duration(heard_s) + ("" if total_s is None else f" of {about}{duration(total_s)}")
 
 
 def _short(name: str) -> str:

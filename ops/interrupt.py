@@ -9,7 +9,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def at_interrupt(act: Callable[[], None]) -> Iterator[None]:
+def at_interrupt(act: Callable[[], object]) -> Iterator[None]:
     """Call `act` at the first of them; the second ends the process as it would any other."""
     loop = asyncio.get_running_loop()
 
