@@ -13,8 +13,8 @@ from shared.errors import BadInput
 _SUFFIX: dict[Format, str] = {"text": ".txt", "srt": ".srt", "vtt": ".vtt", "jsonl": ".jsonl"}
 # What is looked for in folders; a file that is named is tried whatever it is called. MPEG transport streams are also
 # called .ts, but so is TypeScript.
-EXTENSIONS = (
-    ".3gp .aac .ac3 .aif .aifc .aiff .amr .ape .asf .au .avi .caf .flac .flv .gsm .m2ts .m4a .m4b .m4v .mka .mkv "  # noqa: SIM905 - a page of quotes
+EXTENSIONS = (  # noqa: SIM905 - a page of quotes
+    ".3gp .aac .ac3 .aif .aifc .aiff .amr .ape .asf .au .avi .caf .flac .flv .gsm .m2ts .m4a .m4b .m4v .mka .mkv "
     ".mov .mp2 .mp3 .mp4 .mpeg .mpg .mts .oga .ogg .ogv .opus .rm .snd .sph .spx .tta .w64 .wav .wave .webm .wma "
     ".wmv .wv"
 ).split()

@@ -13,7 +13,7 @@ from rich.table import Column
 from ops.tally import Tally, duration, files, speed
 from shared.clock import mono_ms
 
-_NAME_CHARS = 28
+_NAME_CHARS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Bars:
             description=f"{self.done + tally.failed} of {files(self.of)}",
             completed=tally.heard_s,
             total=tally.total_s,
-            audio=_of(tally.heard_s, tally.total_s, "about " if tally.guessed else ""),
+            audio=_of(tally.heard_s, tally.total_s, "~" if tally.guessed else ""),
             speed=speed(tally.heard_s, elapsed_s) if tally.heard_s else "",
             left="" if left is None else f"{duration(left)} left",
         )

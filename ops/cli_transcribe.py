@@ -9,45 +9,49 @@ from ops.options import Secret, Url, key_of
 
 _STANDARD_INPUT = Path("-")
 
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="Audio or video, any format FFmpeg reads; folders, with all below them; - for standard input.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write one file each, in folders as theirs; what is done already is left out. Default: print.",
+    ),
+]
+Again = Annotated[
+    bool, typer.Option("--again", help="Also files whose transcript in DIR is newer than they are.")
+]
+Raw = Annotated[
+    int | None,
+    typer.Option(
+        metavar="HZ",
+        min=8_000,
+        max=48_000,
+        help="Standard input has no header: 16-bit samples (s16le) of one channel at this rate.",
+    ),
+]
+Pace = Annotated[float, typer.Option(min=0, help="1: as fast as it was spoken; 0: as fast as it goes.")]
+
 
 def transcribe(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Audio or video, any format FFmpeg reads; folders, with all below them; - for standard input.",
-        ),
-    ],
+    files: Files,
     form: Annotated[Literal["text", "srt", "vtt", "jsonl"], typer.Option("--format")] = "text",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write one file each, in the same folders as they are; those done already are left out. Default: print.",
-        ),
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also files whose transcript in DIR is newer than they are.")
-    ] = False,
-    raw: Annotated[
-        int | None,
-        typer.Option(
-            metavar="HZ",
-            min=8_000,
-            max=48_000,
-            help="Standard input is headerless: 16-bit samples (s16le), one channel, at this rate.",
-        ),
-    ] = None,
+    output: Output = None,
+    again: Again = False,
+    raw: Raw = None,
     url: Url = None,
     key: Secret = None,
-    pace: Annotated[
-        float, typer.Option(min=0, help="1: as fast as it was spoken; 0: as fast as it goes.")
-    ] = 0.0,
+    pace: Pace = 0.0,
     sessions: Annotated[int, typer.Option(min=1, help="Files at the same time.")] = 2,
 ) -> None:
     """Transcribe files, folders or a pipe through the fleet.
 
-    Exit code 1 if any failed, 130 after Ctrl-C. With --output the same command goes on where it was interrupted.
+    Exit code 1 if any failed, 130 after Ctrl-C. With --output the same command goes on where it was stopped.
     """
     from rich.console import Console
 
@@ -55,16 +59,7 @@ def transcribe(
     from ops.transcribe import transcribe as run
 
     console = Console(stderr=True)
-    job = Job(
-        files=files,
-        form=form,
-        output=output,
-        again=again,
-        url=url,
-        key=key_of(key),
-        pace=pace,
-        sessions=sessions,
-    )
+    job = Job(files, form, output, again, url, key_of(key), pace, sessions)
     if _STANDARD_INPUT in files:
         from ops.piped import transcribe_input
 
