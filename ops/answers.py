@@ -23,9 +23,9 @@ _REFUSALS: dict[int, type[ScribeError]] = {1003: BadInput, 1007: BadInput, 1008:
 _REFUSALS |= {1001: Overloaded, 1012: Overloaded, 1013: Overloaded}  # going away, restarting, try again later
 
 
-def error_named(code: str, message: str) -> ScribeError:
+def error_named(code: str, message: str, retry_after_s: float | None = None) -> ScribeError:
     """Rebuild an error that came over the wire; one of a newer version is a StageFailed."""
-    return _ERRORS.get(code, StageFailed)(message)
+    return _ERRORS.get(code, StageFailed)(message, retry_after_s=retry_after_s)
 
 
 def error_of(url: str, status: int, body: bytes) -> ScribeError:
@@ -37,7 +37,7 @@ def error_of(url: str, status: int, body: bytes) -> ScribeError:
         kind = Overloaded if status in {429, 503} else BadInput
         return kind(f"{url} refused the connection with HTTP {status}: {text[:200]}")
     hint = {401: "; give a key with --key or SCRIBE_KEY", 403: "; another key may"}.get(status, "")
-    return error_named(problem.code, f"{url} refused: {problem.message}{hint}")
+    return error_named(problem.code, f"{url} refused: {problem.message}{hint}", problem.retry_after_s)
 
 
 def stream_url(url: str, options: BaseModel) -> str:

@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from ops.cli_keys import app as keys_app
+from ops.cli_transcribe import transcribe
 from ops.options import RedisUrl, Secret, Url, given, key_of
 from shared.errors import Overloaded, RedisUnavailable, ScribeError
 
@@ -107,37 +108,7 @@ def worker(
     )
 
 
-@app.command()
-def transcribe(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Audio or video, any format FFmpeg reads.")
-    ],
-    form: Annotated[Literal["text", "srt", "vtt", "jsonl"], typer.Option("--format")] = "text",
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write one file each; default: print.")
-    ] = None,
-    url: Url = None,
-    key: Secret = None,
-    pace: Annotated[
-        float, typer.Option(min=0, help="1: as fast as it was spoken; 0: as fast as it goes.")
-    ] = 0.0,
-    sessions: Annotated[int, typer.Option(min=1, help="Files at the same time.")] = 2,
-) -> None:
-    """Transcribe files through the fleet. Exit code 1 if any failed."""
-    from rich.console import Console
-
-    from ops import transcribe as tool
-    from ops.progress import file_bars
-
-    if len(files) > 1 and output is None and form != "text":
-        raise typer.BadParameter(f"several files as {form} need a folder to go to", param_hint="--output")
-    errors = Console(stderr=True)
-    job = tool.Job(
-        files=files, form=form, output=output, url=url, key=key_of(key), pace=pace, sessions=sessions
-    )
-    with file_bars(errors) as progress:
-        results = tool.transcribe(job, progress)
-    raise typer.Exit(tool.print_results(job, results, errors))
+app.command()(transcribe)
 
 
 @app.command()

@@ -104,6 +104,10 @@ class StreamClient:
         self._kept.flush(message)
         await self._send(message.model_dump_json())
 
+    async def ping(self) -> None:
+        """Answered by a pong. Whoever has nothing to send for a while must: silent sessions are ended."""
+        await self._send(Ping().model_dump_json())
+
     async def end(self) -> None:
         self._kept.ended = True
         await self._send(EndOfAudio().model_dump_json())

@@ -2,32 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ops import scoring
 from ops.report import Outcome
-
-
-@contextmanager
-def file_bars(console: Console) -> Iterator[Callable[[Path, float, float], None]]:
-    """One bar per file in work; call with file, seconds decoded, seconds in all."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} s"),
-    )
-    bars: dict[Path, TaskID] = {}
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-
-        def update(file: Path, done: float, total: float) -> None:
-            if file not in bars:
-                bars[file] = progress.add_task(file.name, total=total)
-            progress.update(bars[file], completed=done, visible=done < total)
-
-        yield update
 
 
 @contextmanager

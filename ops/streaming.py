@@ -1,7 +1,7 @@
 """A whole session from a client's side: PCM at a chosen pace in, everything that was heard out."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ops.client import StreamClient
@@ -72,34 +72,49 @@ async def stream_pcm(
 
     Raises the server's ScribeError, or StageFailed when for `stalled_s` seconds nothing moves either way.
     """
-    loop = asyncio.get_running_loop()
     async with StreamClient(url, options, key=key) as client:
         recording = Recording(client.ready.session)
-        try:
-            async with asyncio.timeout(stalled_s) as stall:
 
-                def moved(size: int) -> None:
-                    stall.reschedule(loop.time() + stalled_s)
-                    on_sent(size)
+        def heard(new: Heard) -> None:
+            recording.heard.append(new)
+            on_event(new)
 
-                async def send() -> None:
-                    await send_paced(client, pcm, pace=pace, on_sent=moved)
-                    await client.end()
-                    recording.end_sent_ms = wall_ms()
+        async def send(moved: Callable[[int], None]) -> None:
+            def sent(size: int) -> None:
+                moved(size)
+                on_sent(size)
 
-                sender = asyncio.create_task(send())
-                try:
-                    async for message in client:
-                        stall.reschedule(loop.time() + stalled_s)
-                        if not isinstance(message, Pong):
-                            recording.heard.append(Heard(message, wall_ms()))
-                            on_event(recording.heard[-1])
-                finally:
-                    sender.cancel()
-                    # The reader has seen the same closed connection, with its reason.
-                    await asyncio.gather(sender, return_exceptions=True)
-        except TimeoutError as error:
-            raise StageFailed(
-                f"the fleet did nothing for {stalled_s:g} s: see `streamscribe doctor`"
-            ) from error
+            await send_paced(client, pcm, pace=pace, on_sent=sent)
+            await client.end()
+            recording.end_sent_ms = wall_ms()
+
+        await converse(client, send, stalled_s=stalled_s, on_event=heard)
     return recording
+
+
+async def converse(
+    client: StreamClient,
+    send: Callable[[Callable[[int], None]], Awaitable[None]],
+    *,
+    stalled_s: float = 60.0,
+    on_event: Callable[[Heard], None],
+) -> None:
+    """Listen to a connected session's end while `send` speaks, which tells what it is given the size of each message.
+
+    Raises as stream_pcm does, and what `on_event` raises.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(stalled_s) as stall:
+            sender = asyncio.ensure_future(send(lambda _size: stall.reschedule(loop.time() + stalled_s)))
+            try:
+                async for message in client:
+                    stall.reschedule(loop.time() + stalled_s)
+                    if not isinstance(message, Pong):
+                        on_event(Heard(message, wall_ms()))
+            finally:
+                sender.cancel()
+                # The reader has seen the same closed connection, with its reason.
+                await asyncio.gather(sender, return_exceptions=True)
+    except TimeoutError as error:
+        raise StageFailed(f"the fleet did nothing for {stalled_s:g} s: see `streamscribe doctor`") from error

@@ -79,6 +79,11 @@ class MediaDecoder:
         self._child.wait()
         self._child = self._pipe = None
 
+    def abort(self) -> None:
+        """Have a `decode` that goes on in another thread fail now."""
+        if child := self._child:
+            child.kill()
+
     def _ask(self, path: Path) -> tuple[bytes, str]:
         pipe = self._pipe or self._start()
         try:

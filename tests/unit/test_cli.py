@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ops.manifests import continuous, read_manifest
-from ops.transcribe import Job, targets
 from shared.errors import BadInput
 
 
@@ -89,6 +88,11 @@ def test_a_wrong_environment_variable_is_named():
         ["transcribe"],
         ["transcribe", "a.wav", "--format", "doc"],
         ["transcribe", "a.wav", "b.wav", "--format", "srt"],
+        ["transcribe", "/tmp", "--format", "srt"],
+        ["transcribe", "-", "a.wav"],
+        ["transcribe", "-", "--output", "out"],
+        ["transcribe", "a.wav", "--raw", "16000"],
+        ["transcribe", "-", "--raw", "44"],
         ["evaluate", "m.tsv", "--sessions", "0"],
         ["evaluate", "m.tsv", "--offline", "--loop", "60"],
         ["serve", "--worker", "all=many"],
@@ -140,9 +144,3 @@ def test_continuous_sessions_start_apart_and_repeat_the_list(tmp_path):
     assert one.reference == "word0 word1 word2 word3"
     assert two.reference == "word2 word3 word0 word1"
     assert [file.name for file in two.files] == ["2.wav", "3.wav", "0.wav", "1.wav"]
-
-
-def test_transcripts_are_named_after_their_files(tmp_path):
-    job = Job(files=[tmp_path / "a.wav", tmp_path / "b.c.mp3"], form="srt", output=tmp_path / "out")
-
-    assert [path.name for path in targets(job).values()] == ["a.srt", "b.c.srt"]
