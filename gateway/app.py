@@ -22,6 +22,7 @@ from gateway.dialects.openai_realtime import OpenAIRealtime
 from gateway.gateway import Gateway
 from gateway.recorded import transcribe
 from gateway.server import BoundedHeads
+from gateway.web import add_pages
 from shared.access import Principal
 from shared.errors import ScribeError
 from shared.events import TranscriptEvent
@@ -63,6 +64,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     _health(app, gateway)
     _dialects(app, gateway)
     _sessions(app, gateway)
+    add_pages(app, gateway)
     return app
 
 
