@@ -109,7 +109,7 @@ class FleetView:
             sessions=sorted(rows, key=lambda row: row.age_s),
             stages=stages,
             workers=workers_of(beats),
-            connected_here=int(metrics.SESSIONS.collect()[0].samples[0].value),
+            connected_here=int(next(iter(metrics.SESSIONS.collect())).samples[0].value),
             latency_here=durations(metrics.LATENCY),
             relay_here=durations(metrics.RELAY),
         )
@@ -195,6 +195,6 @@ def workers_of(beats: Mapping[str, Mapping[str, Any]]) -> list[WorkerRow]:
 
 
 def durations(histogram: Histogram) -> Durations:
-    buckets = [s for s in histogram.collect()[0].samples if s.name.endswith("_bucket")]
+    buckets = [s for s in next(iter(histogram.collect())).samples if s.name.endswith("_bucket")]
     bounds = [float(s.labels["le"]) for s in buckets[:-1]]
     return Durations(bounds_s=bounds, counts=[int(s.value) for s in buckets])
