@@ -47,7 +47,9 @@ async def visit(
             page = await (await browser.new_context(**context)).new_page()
             page.set_default_timeout(20_000)
             seen = Visit(page)
-            page.on("console", lambda m: seen.errors.append(m.text) if m.type in {"error", "warning"} else None)
+            page.on(
+                "console", lambda m: seen.errors.append(m.text) if m.type in {"error", "warning"} else None
+            )
             page.on("pageerror", lambda error: seen.errors.append(str(error)))
             page.on("request", lambda request: seen.asked.append(request.url))
             page.on("websocket", lambda socket: seen.asked.append(socket.url))

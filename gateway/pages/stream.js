@@ -53,8 +53,9 @@ export class Stream {
     if (this.#state === "open") this.#say({ type: "end" });
   }
 
-  // Leave at once; the session ends by itself.
+  // Leave at once; what is on its way is still decoded.
   abandon() {
+    this.end();
     this.#finish("over");
     this.#socket?.close();
   }

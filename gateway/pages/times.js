@@ -57,7 +57,7 @@ export class Times {
 
 function rows({ stages, between, relay, total }) {
   const found = stages.map(({ stage, wait, load, step: work }) => row(stage, stage, [wait, load, work]));
-  found.push(row("hand-over and relay", "relay", ["", "", between + relay]));
+  found.push(row("passing on", "relay", ["", "", between + relay]));
   found.push(row("all", "", ["", "", total]));
   return found;
 }
