@@ -1,11 +1,12 @@
 """Headless Chromium for tests of the pages: with a microphone that plays a file, and an ear for what goes wrong."""
 
+import asyncio
 import wave
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -13,8 +14,17 @@ from playwright.async_api import Page, async_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
 # Without the background services, so that nothing but the page asks for anything.
-ARGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
- --disable-component-update --disable-sync --use-fake-device-for-media-stream --use-fake-ui-for-media-stream""".split()
+ARGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-fake-device-for-media-stream",
+)
+LETS_IN = "--use-fake-ui-for-media-stream"
 
 needs_chromium = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"no {CHROMIUM}: apt-get install chromium, to test the pages"
@@ -35,13 +45,15 @@ class Visit:
 
 @asynccontextmanager
 async def visit(
-    url: str, microphone: Path | None = None, *, args: tuple[str, ...] = (), **context: Any
+    url: str, microphone: Path | None = None, *, allowed: bool = True, **context: Any
 ) -> AsyncIterator[Visit]:
-    """A page open at an address. The microphone plays the WAV file once; without one it is silent."""
+    """A page open at an address. The microphone plays the WAV file once; without one it beeps. `allowed`: to the page."""
     sound = [f"--use-file-for-fake-audio-capture={microphone}%noloop"] if microphone else []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=[*ARGS, *sound, *args], timeout=30_000
+            executable_path=str(CHROMIUM),
+            args=[*ARGS, *sound, LETS_IN if allowed else f"{LETS_IN}=deny"],
+            timeout=30_000,
         )
         try:
             page = await (await browser.new_context(**context)).new_page()
@@ -66,3 +78,48 @@ def write_wav(path: Path, samples: np.ndarray, rate: int = 16_000) -> Path:
         out.setframerate(rate)
         out.writeframes(samples.tobytes())
     return path
+
+
+class Cable:
+    """TCP from a port of its own to another; `cut` is what a train in a tunnel does."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._ends: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.cut()
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def cut(self) -> None:
+        for end in self._ends:
+            end.transport.abort()
+
+    def unplug(self) -> None:
+        """Cut, and nobody answers any more."""
+        self._server.close()
+        self.cut()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        both = {writer, up_writer}
+        self._ends |= both
+        await asyncio.gather(_pump(reader, up_writer), _pump(up_reader, writer))
+        self._ends -= both
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.transport.abort()
