@@ -32,6 +32,9 @@ class Admission:
         self._limits = limits
         self._late = 0  # looks in a row that found the queue too old
         self._age_s = 0.0
+        self.ages = dict.fromkeys(
+            STAGES, 0.0
+        )  # seconds that each stage's oldest token has waited, at the last look
         self._memory: float | None = None  # share of maxmemory in use
         self._task: asyncio.Task[None] | None = None
 
@@ -63,10 +66,10 @@ class Admission:
 
     async def look(self) -> None:
         """Measure. Raises RedisUnavailable."""
-        ages = await self._ages()
-        for stage, age_s in ages.items():
+        self.ages = await self._ages()
+        for stage, age_s in self.ages.items():
             metrics.QUEUE_AGE.labels(stage).set(age_s)
-        self._age_s = max(ages.values())
+        self._age_s = max(self.ages.values())
         self._late = self._late + 1 if self._age_s > self._limits.queue_s else 0
         self._memory = await self._memory_share()
 

@@ -25,6 +25,7 @@ from gateway.dialects.vosk import Vosk
 from gateway.gateway import Gateway
 from gateway.recorded import transcribe
 from gateway.server import BoundedHeads
+from gateway.web import add_pages
 from shared.access import Principal
 from shared.errors import ScribeError
 from shared.events import TranscriptEvent
@@ -69,6 +70,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     _health(app, gateway)
     _dialects(app, gateway)
     _sessions(app, gateway)
+    add_pages(app, gateway)
     return app
 
 

@@ -16,6 +16,7 @@ from gateway.connection import Connection
 from gateway.container_stream import ContainerDecoders
 from gateway.dialects.base import Dialect
 from gateway.door import Door
+from gateway.fleet_view import FleetView
 from gateway.registry import Registry
 from gateway.sessions import new_session_id
 from gateway.visit import Visit
@@ -43,6 +44,7 @@ class Gateway:
         limits = limits or LimitSettings()
         self.door = Door(clients, auth or AuthSettings(), limits, settings.host)
         self.admission = Admission(clients, limits)
+        self.fleet = FleetView(clients, self.admission)
         self._clients = clients
         self._settings = settings
         self._hub = TranscriptHub(clients)

@@ -13,7 +13,7 @@ from tests.fuzz.verdict import INTERNAL
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 PATIENCE_S = 5
-ROUTES = {"/healthz", "/readyz", "/metrics", "/v1/sessions/{session}/events"}
+ROUTES = {"/healthz", "/readyz", "/metrics", "/v1/sessions/{session}/events", "/v1/fleet"}
 
 
 @pytest.fixture
