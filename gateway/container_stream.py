@@ -160,7 +160,7 @@ class ContainerDecoders:
         self._limits = (memory_bytes, cpu_s, spool_bytes)
         self._open: set[ContainerStream] = set()
         self._opening = 0
-        self._spare: asyncio.Task[Process] | None = None
+        self._spares: list[asyncio.Task[Process]] = []
         self._quiet = False
 
     async def start(self) -> None:
@@ -176,9 +176,8 @@ class ContainerDecoders:
         async with asyncio.timeout(deadline_s):
             for stream in list(self._open):
                 await stream.close()
-            if self._spare:
-                await end(await self._spare)
-                self._spare = None
+            while self._spares:
+                await end(await self._spares.pop())
 
     async def open(self, what: str, start: wire.Start) -> ContainerStream:
         """Raises Overloaded when there are too many."""
@@ -197,13 +196,21 @@ class ContainerDecoders:
         return stream
 
     async def _child(self) -> Process:
-        spare, self._spare = self._spare, None
-        process = await (spare or self._start())
-        if process.returncode is not None:  # somebody ended it
-            process = await self._start()
-        if not self._quiet:
-            self._spare = asyncio.create_task(self._start(), name="spare decoder")
+        process: Process | None = None
+        while process is None or process.returncode is not None:  # somebody ended it
+            birth = self._spares.pop() if self._spares else self._birth()
+            try:
+                process = await asyncio.shield(birth)
+            except asyncio.CancelledError:
+                # The client has left. A process that is half started and cancelled would be left to itself.
+                self._spares.append(birth)
+                raise
+        if not self._quiet and not self._spares:
+            self._spares.append(self._birth())
         return process
+
+    def _birth(self) -> asyncio.Task[Process]:
+        return asyncio.create_task(self._start(), name="decoder's birth")
 
     async def _start(self) -> Process:
         # Away from this thread it would be a new thread's child, and die with that (PR_SET_PDEATHSIG).

@@ -30,7 +30,7 @@ _HEAD_BYTES = 24
 
 
 def deepgram_routes(enter: Enter, transcribe: Transcribe) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(include_in_schema=False)  # theirs is the description
 
     @router.post("/v1/listen", response_class=JSONResponse)
     async def listen(request: Request) -> Response:

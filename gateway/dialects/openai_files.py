@@ -35,7 +35,7 @@ Transcribe = Callable[[Request, AsyncIterator[bytes], SessionOptions], Events]
 
 
 def openai_routes(enter: Enter, transcribe: Transcribe) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(include_in_schema=False)  # theirs is the description
 
     @router.post("/v1/audio/transcriptions", response_class=JSONResponse)
     async def transcriptions(request: Request) -> Response:

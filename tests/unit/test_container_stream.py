@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from gateway.container_stream import ContainerDecoders, ContainerStream, Passed
@@ -257,7 +258,7 @@ def gone(pid: int) -> bool:
 async def test_no_child_outlives_its_stream_or_the_gateway():
     decoders = ContainerDecoders(2)
     stream = await decoders.open("a file", Start("flac"))
-    used, spare = await child_of(stream), (await decoders._spare).pid
+    used, spare = await child_of(stream), (await decoders._spares[0]).pid
 
     await stream.close()
     assert gone(used)
@@ -265,9 +266,28 @@ async def test_no_child_outlives_its_stream_or_the_gateway():
     assert gone(spare)
 
 
+async def test_a_client_that_leaves_while_its_child_is_started_leaves_none_behind():
+    before, decoders = children(), ContainerDecoders(4)
+    for turns in range(12):  # of the event loop, before it leaves
+        opening = asyncio.create_task(decoders.open("a test file", Start("flac")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        for opened in await asyncio.gather(opening, return_exceptions=True):
+            if isinstance(opened, ContainerStream):
+                await opened.close()
+    await decoders.stop(5)
+
+    assert children() == before
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
 async def test_a_spare_that_died_is_replaced(decoders):
     await (await decoders.open("a file", Start("flac"))).close()
-    spare = await decoders._spare
+    spare = await decoders._spares[0]
     spare.kill()
     await spare.wait()
 
