@@ -60,7 +60,7 @@ class ContainerStream:
         self._stuck_s = stuck_s
         self._asked: deque[float] = deque()  # when the marks were set that have not come back
         self._holds_us_since: float | None = None
-        self._closed = False
+        self._ending: asyncio.Task[None] | None = None
         self._say(wire.START, start.dump())
 
     async def feed(self, data: bytes) -> None:
@@ -105,10 +105,12 @@ class ContainerStream:
                 raise self._wrong(payload.decode(errors="replace"))
 
     async def close(self) -> None:
-        """End the child, whatever it is doing."""
-        if self._closed:
-            return
-        self._closed = True
+        """End the child, whatever it is doing; also if who waits for that is cancelled."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(), name="decoder's end")
+        await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
         await end(self._process)
         self._gone(self)
 
@@ -160,7 +162,7 @@ class ContainerDecoders:
         self._limits = (memory_bytes, cpu_s, spool_bytes)
         self._open: set[ContainerStream] = set()
         self._opening = 0
-        self._spares: list[asyncio.Task[Process]] = []
+        self._spare: asyncio.Task[Process] | None = None
         self._quiet = False
 
     async def start(self) -> None:
@@ -176,8 +178,9 @@ class ContainerDecoders:
         async with asyncio.timeout(deadline_s):
             for stream in list(self._open):
                 await stream.close()
-            while self._spares:
-                await end(await self._spares.pop())
+            if self._spare:
+                await end(await self._spare)
+                self._spare = None
 
     async def open(self, what: str, start: wire.Start) -> ContainerStream:
         """Raises Overloaded when there are too many."""
@@ -196,21 +199,13 @@ class ContainerDecoders:
         return stream
 
     async def _child(self) -> Process:
-        process: Process | None = None
-        while process is None or process.returncode is not None:  # somebody ended it
-            birth = self._spares.pop() if self._spares else self._birth()
-            try:
-                process = await asyncio.shield(birth)
-            except asyncio.CancelledError:
-                # The client has left. A process that is half started and cancelled would be left to itself.
-                self._spares.append(birth)
-                raise
-        if not self._quiet and not self._spares:
-            self._spares.append(self._birth())
+        spare, self._spare = self._spare, None
+        process = await (spare or self._start())
+        if process.returncode is not None:  # somebody ended it
+            process = await self._start()
+        if not self._quiet:
+            self._spare = asyncio.create_task(self._start(), name="spare decoder")
         return process
-
-    def _birth(self) -> asyncio.Task[Process]:
-        return asyncio.create_task(self._start(), name="decoder's birth")
 
     async def _start(self) -> Process:
         # Away from this thread it would be a new thread's child, and die with that (PR_SET_PDEATHSIG).
