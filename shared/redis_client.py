@@ -21,6 +21,7 @@ from shared.settings import RedisSettings
 from shared.topology import address as addresses
 from shared.topology import clients as topology
 from shared.topology.errors import translated
+from shared.topology.scripts import Script
 from shared.topology.sync import SyncClient
 from shared.topology.watch import MasterWatch
 
@@ -55,12 +56,12 @@ class RedisClients:
         self.pubsub = client(retry=Retry(jitter, 3), socket_timeout=patience, health_check_interval=5)
         self._every = (self.commands, self.blocking, self.pubsub)
         self._watch = MasterWatch(sentinel, self.address.service, self._every) if sentinel else None
-        self._scripts = {name: self.commands.register_script(script_source(name)) for name in _SCRIPT_NAMES}
+        self._scripts = {name: Script(script_source(name)) for name in _SCRIPT_NAMES}
 
     async def run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Run a script of shared/scripts; reloads it when the server forgot it."""
+        """Run a script of shared/scripts."""
         with translated():
-            return await self._scripts[script](keys=list(keys), args=list(args))
+            return await self._scripts[script].run(self.commands, keys, args)
 
     @property
     def cluster(self) -> bool:

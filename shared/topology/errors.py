@@ -50,6 +50,8 @@ def translated() -> Iterator[None]:
         raise Overloaded("Redis is out of memory") from error
     except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
         raise Misconfigured(f"Redis refused us: {error}") from error
+    except redis.exceptions.NoScriptError as error:
+        raise RedisUnavailable("Redis has forgotten a script") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise RedisUnavailable(f"Redis does not answer: {error}") from error
     except (redis.exceptions.ClusterError, redis.RedisClusterException) as error:

@@ -12,6 +12,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from shared.topology.address import Address
 from shared.topology.clients import COMMON, misled
+from shared.topology.scripts import Script
 from shared.topology.watch import POLL_S
 
 # A thread that renews leases has a few tries a second: the next one is better than waiting for this one.
@@ -28,10 +29,11 @@ class SyncClient:
         self._asked_at = 0.0
 
     def register_script(self, source: str) -> Callable[..., Any]:
-        """Give a function of `keys` and `args` that runs the script, and reloads it when the server forgot it."""
+        """Give a function of `keys` and `args` that runs the script."""
+        script = Script(source)
 
         def run(*, keys: Sequence[str], args: Sequence[Any]) -> Any:
-            return self._do(lambda c: c.register_script(source)(keys=list(keys), args=list(args)))
+            return self._do(lambda c: script.run_sync(c, keys, args))
 
         return run
 

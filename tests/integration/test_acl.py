@@ -47,7 +47,7 @@ TABLE: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     (("CLIENT", "KILL", "TYPE", "normal"), NOBODY),
     (("REPLICAOF", "127.0.0.1", "1"), NOBODY),
     (("MODULE", "LIST"), NOBODY),
-    (("EVAL", "return 1", "0"), NOBODY),
+    (("EVAL", "return 1", "0"), BOTH),
     (("SCRIPT", "FLUSH"), NOBODY),
     (("SAVE",), NOBODY),
     (("PUBSUB", "CHANNELS"), NOBODY),

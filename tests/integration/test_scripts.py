@@ -1,5 +1,6 @@
 """The Lua scripts' contracts, on a real server."""
 
+import asyncio
 import json
 
 import pytest
@@ -8,7 +9,7 @@ from gateway.ingest import Ingest
 from gateway.sessions import open_session
 from shared.errors import BadInput, Stale
 from shared.protocol import SessionOptions
-from shared.redis_client import GROUP
+from shared.redis_client import GROUP, script_source, sync_client
 from workers.shards import token_queue
 from workers.tokens import Token
 
@@ -50,6 +51,24 @@ async def commit(clients, token: Token, old, new, *, output=b"", events=(), stat
 
 async def state(clients, session, stage="frontend"):
     return await clients.commands.hgetall(clients.keys.state(session, stage))
+
+
+async def test_a_server_that_forgets_scripts_all_the_time_still_runs_them(clients, session):
+    async def forget() -> None:
+        while True:
+            await clients.blocking.script_flush()
+
+    sync = sync_client(clients.settings)
+    renew = sync.register_script(script_source("renew"))
+    ready, opened = clients.keys.ready_of(session, "frontend"), clients.keys.open_sessions_of(session)
+    forgetting = asyncio.create_task(forget())
+    try:
+        for _ in range(100):
+            await clients.run("keepalive", [opened], [clients.ttl_ms, 1000])
+            await asyncio.to_thread(renew, keys=[ready], args=[GROUP, "w1", "1-0"])
+    finally:
+        forgetting.cancel()
+        sync.close()
 
 
 async def test_a_new_session_waits_its_whole_time_for_its_client(clients):

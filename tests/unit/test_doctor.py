@@ -76,7 +76,7 @@ async def test_every_command_of_our_scripts_is_tried():
     assert used <= tried
 
 
-@pytest.mark.parametrize("command", ["xinfo", "xgroup", "evalsha", "script|load", "eval", "publish"])
+@pytest.mark.parametrize("command", ["xinfo", "xgroup", "evalsha", "eval", "publish"])
 async def test_a_missing_right_is_found(url: str, command: str):
     await tell(url, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", f"-{command}")
     found = await finding(url.replace("unix://", "unix://app:pw@"), "rights")
