@@ -1,0 +1,1 @@
+"""Measurements behind figures in the documentation: `python -m ops.bench.NAME --help`."""
