@@ -69,10 +69,12 @@ class Call:
 
     async def open(self, request: SessionOptions | Resume) -> Ready:
         """Raises BadInput, RedisUnavailable, Overloaded."""
-        first = await self._hold(request, self._visit.session)
+        first = await self._hold(request, self._visit.session, 0)
         await self._visit.holds(first)
-        for channel, sid in enumerate(channel_sessions(first.session, first.options.separate)):
-            held = first if channel == 0 else await self._hold(_channel_of(request, sid, channel), sid, first)
+        channels = channel_sessions(first.session, first.options.separate)
+        _require_numbers_for(request, len(channels))
+        for channel, sid in enumerate(channels):
+            held = first if channel == 0 else await self._hold(request, sid, channel, first)
             self._registry.add(held)
             follower = await self._hub.follow(held.session, held.last_event)
             self._lines.append(Line(self._clients, held, follower, self._settings))
@@ -129,10 +131,13 @@ class Call:
         self._lines.clear()
         self._intake = None
 
-    async def _hold(self, request: SessionOptions | Resume, sid: str, first: Held | None = None) -> Held:
+    async def _hold(
+        self, request: SessionOptions | Resume, sid: str, channel: int, first: Held | None = None
+    ) -> Held:
         owner, wait_s = self._visit.principal.id, self._settings.resume_s
         if isinstance(request, Resume):
-            return await resume_session(self._clients, request, wait_s, owner)
+            asked = _of_channel(request, sid if first else request.session, channel)
+            return await resume_session(self._clients, asked, wait_s, owner)
         token = first.resume_token if first else None
         return await open_session(self._clients, request, wait_s, sid, owner=owner, resume_token=token)
 
@@ -176,12 +181,22 @@ class Call:
         return asyncio.create_task(work, name=f"{name} {self.session}")
 
 
-def _channel_of(request: SessionOptions | Resume, session: str, channel: int) -> SessionOptions | Resume:
-    if not isinstance(request, Resume):
-        return request
-    newest = request.channel_events.split(",") if request.channel_events else []
+def _of_channel(request: Resume, session: str, channel: int) -> Resume:
+    """The part of one channel. Its own number where there are any; without them only the first one's is known."""
+    newest = request.channel_events.split(",") if request.channel_events else [str(request.last_event)]
     last = int(newest[channel]) if channel < len(newest) else 0
     return request.model_copy(update={"session": session, "last_event": last})
+
+
+def _require_numbers_for(request: SessionOptions | Resume, channels: int) -> None:
+    """Raise BadInput when a client that comes back names events of other channels than the session has."""
+    if isinstance(request, Resume) and request.channel_events:
+        named = request.channel_events.count(",") + 1
+        if named != channels:
+            raise BadInput(
+                f"resume: channel_events has {named} number(s) and the session {channels} channel(s): "
+                "send one for each, by commas"
+            )
 
 
 def _by_channel(tell: TellAll, channel: int) -> Callable[[bytes, dict[str, Any]], Awaitable[None]]:

@@ -64,13 +64,18 @@ class StreamClient:
         self._ready: Ready | None = None
         self._kept = Kept(self.options)
         self._asked_at = 0  # samples kept when it was last asked what is safe
-        self._last_event = 0
+        self._last_events: dict[str, int] = {}  # of each channel's session
+        self._over: set[str] = set()  # sessions of channels that have ended
         self._resuming = asyncio.Lock()
 
     @property
     def ready(self) -> Ready:
         assert self._ready is not None, "not connected"
         return self._ready
+
+    @property
+    def _channels(self) -> list[str]:
+        return self.ready.channels or [self.ready.session]
 
     @property
     def socket(self) -> ClientConnection:
@@ -117,7 +122,7 @@ class StreamClient:
             await self._socket.close()
 
     async def __aiter__(self) -> AsyncIterator[TranscriptEvent | Pong]:
-        """Messages up to and including `end`. Raises after an `error` event, or if the connection closes before."""
+        """Messages up to and including the `end`, with `multichannel` the last one. Raises after an `error` event, or if the connection closes before."""
         while True:
             message = await self._receive()
             if isinstance(message, Ready):
@@ -127,10 +132,12 @@ class StreamClient:
                 self._asked_at = self._kept.samples
                 continue
             if not isinstance(message, Pong):
-                self._last_event = message.event
+                self._last_events[message.session] = message.event
             yield message
             if isinstance(message, End):
-                return
+                self._over.add(message.session)
+                if self._over.issuperset(self._channels):
+                    return
             if isinstance(message, ErrorEvent):
                 raise error_named(message.code, message.message)
 
@@ -206,8 +213,12 @@ class StreamClient:
                     await asyncio.sleep(_PAUSE_S)
 
     async def _take_up(self) -> None:
+        heard = [self._last_events.get(session, 0) for session in self._channels]
         request = Resume(
-            session=self.ready.session, resume_token=self.ready.resume_token, last_event=self._last_event
+            session=self.ready.session,
+            resume_token=self.ready.resume_token,
+            last_event=heard[0],
+            channel_events=",".join(map(str, heard)) if self.ready.channels else "",
         )
         socket = await self._connect(stream_url(self._resume_url, request))
         async with asyncio.timeout(self._connect_s):

@@ -73,7 +73,7 @@ class Resume(_Message):
         default="",
         max_length=200,
         pattern=r"^(\d{1,16}(,\d{1,16})*)?$",
-        description="with `multichannel`, in place of last_event: that of each channel, by commas",
+        description="with `multichannel`, in place of last_event: the newest event of each channel, by commas",
     )
     last_chunk: int = Field(
         default=0, ge=0, description="newest chunk that a pong has confirmed; for the log"
