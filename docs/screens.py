@@ -1,4 +1,4 @@
-"""Draws docs/screens: both pages of a real fleet, at two widths, light and dark. Run: python docs/screens.py"""
+"""Draws docs/screens: both pages of a real fleet, at two widths, light and dark. Run: python -m docs.screens"""
 
 import asyncio
 import tempfile

@@ -8,12 +8,16 @@ export class Captions {
   #open;
   #shown = 0;
   #notes = 0;
+  // Whoever has scrolled up to read stays there; everybody else sees the newest line, also when a phone is turned.
+  #follows = true;
 
   // `list` is announced by screen readers, `open` is not: its words come again.
   constructor(box, list, open) {
     this.#box = box;
     this.#list = list;
     this.#open = open;
+    box.addEventListener("scroll", () => (this.#follows = this.#atEnd()));
+    new ResizeObserver(() => this.#follow()).observe(box);
   }
 
   clear() {
@@ -23,14 +27,21 @@ export class Captions {
   }
 
   show(transcript) {
-    const atEnd = this.#box.scrollHeight - this.#box.scrollTop - this.#box.clientHeight < 60;
+    this.#follows = this.#atEnd();
     for (const { at_ms, text } of transcript.notes.slice(this.#notes)) this.#line(at_ms, text, "note");
     for (const { start_ms, text } of transcript.finals.slice(this.#shown)) this.#line(start_ms, text);
     this.#notes = transcript.notes.length;
     this.#shown = transcript.finals.length;
     this.#tentative(transcript.open);
-    // Whoever has scrolled up to read stays there.
-    if (atEnd) this.#box.scrollTop = this.#box.scrollHeight;
+    this.#follow();
+  }
+
+  #atEnd() {
+    return this.#box.scrollHeight - this.#box.scrollTop - this.#box.clientHeight < 60;
+  }
+
+  #follow() {
+    if (this.#follows) this.#box.scrollTop = this.#box.scrollHeight;
   }
 
   #line(at_ms, text, kind = "") {

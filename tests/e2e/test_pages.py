@@ -64,6 +64,13 @@ async def held_back(fleet) -> bool:
     )
 
 
+async def _settled(box) -> bool:
+    """After a frame that was drawn with the new size."""
+    return await box.evaluate(
+        "() => new Promise(go => requestAnimationFrame(() => requestAnimationFrame(() => go(true))))"
+    )
+
+
 class TestFile:
     async def test_a_chosen_file_is_transcribed_to_its_end(self, fleet, recording):
         async with visit(fleet.url) as seen:
@@ -80,6 +87,24 @@ class TestFile:
             lines = await done(seen.page)
 
         assert lines == expected_texts(talk())
+
+    @pytest.mark.parametrize("reading", [False, True])
+    async def test_a_phone_that_is_turned_shows_the_newest_line_unless_one_reads_above(
+        self, fleet, recording, reading
+    ):
+        async with visit(fleet.url, viewport={"width": 800, "height": 1_000}) as seen:
+            await seen.page.set_input_files("#file", recording)
+            await done(seen.page)
+            box = seen.page.locator(".captions .text")
+            await box.evaluate("box => box.style.fontSize = '8rem'")
+            for top in (1e6, 0) if reading else (1e6,):
+                await box.evaluate("(box, top) => box.scrollTop = top", top)
+                await wait_until(lambda: _settled(box))
+            await seen.page.set_viewport_size({"width": 390, "height": 500})
+            hidden = "box => box.scrollHeight - box.scrollTop - box.clientHeight"
+            await wait_until(lambda: _settled(box))
+
+            assert (await box.evaluate(hidden) > 1) == reading
 
     async def test_a_file_that_is_no_audio_is_said_to_be_none(self, fleet):
         async with visit(fleet.url) as seen:
