@@ -34,9 +34,8 @@ class Connection:
         self._visit = visit
         self._idle_s = dialect.idle_s or settings.idle_s
         self._sending = asyncio.Lock()
-        self._complaint: ScribeError | None = (
-            None  # about what was said; told already, and shown in the close code
-        )
+        # About what was said; told already, and shown in the close code.
+        self._complaint: ScribeError | None = None
         self.comes_back = False  # the session waits for its client; else it ends with this connection
 
     async def serve(self) -> None:
@@ -49,9 +48,8 @@ class Connection:
             self.comes_back = True
             log.info("client_left", session=self._call.session)
         except SessionFailed:
-            await self._close(
-                dialect.close(ScribeError("the session failed"))
-            )  # its error event has told why
+            # Its error event has told why.
+            await self._close(dialect.close(ScribeError("the session failed")))
         except ScribeError as error:
             self.comes_back = error.retryable
             await self._part(error)

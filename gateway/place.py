@@ -24,9 +24,8 @@ class Place(NamedTuple):
         return cls(*map(int, raw.split(b":"))) if raw else cls()
 
     def dump(self) -> str:
-        return ":".join(
-            map(str, self if self.container else self[:4])
-        )  # as gateways before this field read it
+        # Without `container` as gateways before this field read it.
+        return ":".join(map(str, self if self.container else self[:4]))
 
 
 class Restart(NamedTuple):

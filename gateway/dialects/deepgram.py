@@ -13,15 +13,15 @@ from gateway.dialects import deepgram_shapes as shapes
 from gateway.dialects.base import Audio, Begin, Dialect, Farewell, Reply, Said
 from gateway.dialects.deepgram_channel import Channel
 from gateway.dialects.deepgram_query import asked
+from gateway.dialects.texts import as_reason, object_in
 from gateway.refusal import problem_of
 from shared.errors import BadInput, ScribeError, SessionOver, Silent
 from shared.events import End, ErrorEvent, TranscriptEvent
 from shared.protocol import EndOfAudio, Flush
 
 _OK, _BAD_DATA, _INTERNAL = 1000, 1008, 1011
-# What clients look for; each fits a close frame, which takes 123 bytes.
+# What clients look for; it fits a close frame.
 _IDLE = "Deepgram did not receive audio data or a text message within the timeout window. See https://dpgr.am/net0001"
-_MAX_REASON = 123
 # Keyterms have 500 tokens at most; other messages are shorter.
 _MAX_TEXT = 16_384
 _SCHEMA = (
@@ -93,11 +93,11 @@ class Deepgram(Dialect):
             return Farewell(_INTERNAL, _IDLE)
         if error and error.blame == "client":
             undecodable = isinstance(error, BadInput) and not isinstance(error, SessionOver)
-            return Farewell(_BAD_DATA, _cut(f"{'DATA-0000: ' * undecodable}{error}"))
+            return Farewell(_BAD_DATA, as_reason(f"{'DATA-0000: ' * undecodable}{error}"))
         return Farewell(_INTERNAL, "NET-0000")
 
     def _control(self, text: str) -> Sequence[Said]:
-        fields = _fields(text)
+        fields = (object_in(text) if len(text) <= _MAX_TEXT else None) or {}
         kind = fields.get("type")
         if kind == "KeepAlive":
             return ()
@@ -137,19 +137,6 @@ class Deepgram(Dialect):
 
 def _text(shape: shapes.Shape) -> str:
     return json.dumps(shape, ensure_ascii=False)
-
-
-def _cut(reason: str) -> str:
-    return reason.encode()[:_MAX_REASON].decode(errors="ignore")
-
-
-def _fields(text: str) -> dict[str, Any]:
-    """A message's fields; none when it is no JSON object."""
-    try:
-        fields = json.loads(text) if len(text) <= _MAX_TEXT else None
-    except (ValueError, RecursionError):  # the latter: brackets in brackets, a thousand deep
-        return {}
-    return fields if isinstance(fields, dict) else {}
 
 
 def _is_channel(value: Any, channels: int) -> bool:

@@ -48,9 +48,8 @@ class File:
         self.acknowledge = False
         self._sent = ""  # of the open utterance, in fragments
         self._blank = ""  # before the next utterance
-        self._held: dict[str, Any] | None = (
-            None  # the newest result since the end was heard: it may be the last
-        )
+        # The newest result since the end was heard: it may be the last.
+        self._held: dict[str, Any] | None = None
         self._finals: list[Final] = []  # kept for the end, in mode offline
 
     def partial(self, event: Partial) -> Sequence[str]:

@@ -40,10 +40,8 @@ class Wanted:
     @classmethod
     def of(cls, fields: Fields) -> "Wanted":
         """Raises BadField."""
-        form, stream = (
-            _last(fields, "response_format") or "json",
-            _last(fields, "stream") in {"true", "True", "1"},
-        )
+        form = _last(fields, "response_format") or "json"
+        stream = _last(fields, "stream") in {"true", "True", "1"}
         if form == "diarized_json":
             raise BadField("response_format", "speakers are not told apart here; verbose_json has times")
         if form not in FORMATS:

@@ -15,6 +15,7 @@ from gateway.dialects import openai_errors
 from gateway.dialects.base import Audio, Begin, Dialect, Farewell, Reply, Said
 from gateway.dialects.openai_items import Items
 from gateway.dialects.openai_session import LOGPROBS, SessionSettings, deviations, explain
+from gateway.dialects.texts import object_in
 from gateway.pcm import SAMPLE_WIDTH
 from gateway.refusal import close_code_of
 from shared.errors import ScribeError
@@ -76,11 +77,8 @@ class OpenAIRealtime(Dialect):
         return (self._reply({"type": f"{kind}.created", "session": self._session(beta=self._beta)}),)
 
     def hear(self, message: str | bytes) -> Sequence[Said]:
-        try:
-            event = json.loads(message) if isinstance(message, str) else None
-        except (ValueError, RecursionError):  # the latter: brackets in brackets, a thousand deep
-            event = None
-        if not isinstance(event, dict):
+        event = object_in(message) if isinstance(message, str) else None
+        if event is None:
             return self._wrong({}, "send JSON objects in text frames", code="invalid_json")
         if handler := self._handlers.get(str(event.get("type"))):
             return handler(event)

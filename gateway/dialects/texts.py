@@ -36,8 +36,9 @@ def farewell(error: ScribeError | None) -> Farewell:
     """For protocols whose only place for an error is the close frame."""
     if error is None:
         return Farewell(CLOSE_OK)
-    return Farewell(close_code_of(error), _cut(problem_of(error).message))
+    return Farewell(close_code_of(error), as_reason(problem_of(error).message))
 
 
-def _cut(reason: str) -> str:
-    return reason.encode()[:_REASON_BYTES].decode(errors="ignore")
+def as_reason(text: str) -> str:
+    """As much of it as a close frame takes."""
+    return text.encode()[:_REASON_BYTES].decode(errors="ignore")
