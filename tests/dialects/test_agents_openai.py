@@ -1,43 +1,12 @@
-"""The OpenAI plugins of LiveKit Agents and Pipecat, each in a Python of its own (their packages are none of ours).
-
-python -m venv /work/wt/venv-agents
-/work/wt/venv-agents/bin/pip install livekit-agents livekit-plugins-openai 'pipecat-ai[openai]'
-"""
-
-import asyncio
-import json
-import subprocess
-from pathlib import Path
+"""The OpenAI plugins of LiveKit Agents and Pipecat."""
 
 import numpy as np
 import pytest
 
+from tests.dialects.agents import run, wants
 from tests.unit.test_stages import silence, speech
 
-SCRIPTS = Path(__file__).with_name("agents")
-PYTHON = Path("/work/wt/venv-agents/bin/python")
-
 pytestmark = pytest.mark.slow
-
-
-def wants(module: str) -> None:
-    """Skip where a package is not to be had."""
-    tried = (
-        subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, check=False)
-        if PYTHON.exists()
-        else None
-    )
-    if tried is None or tried.returncode:
-        pytest.skip(f"{module} is not importable by {PYTHON}")
-
-
-async def run(script: str, *arguments: str) -> list[dict]:
-    process = await asyncio.create_subprocess_exec(
-        PYTHON, SCRIPTS / script, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return [json.loads(line) for line in out.splitlines() if line.startswith(b"{")]
 
 
 @pytest.fixture
