@@ -2,13 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from rich.console import Console
 
+from gateway.containers import container_of, undecided
 from ops.batch_bars import Bars
 from ops.captions import Captions
 from ops.client import StreamClient
@@ -27,6 +28,8 @@ NAME = Path("standard input")
 # Gateways end sessions that are silent for 60 s.
 _IDLE_S = 10.0
 _MOST_BYTES = 4 << 30
+# Their index mostly comes last, and a gateway keeps less of them than a disk does.
+_INDEXED = {"mov"}
 
 
 def transcribe_input(job: Job, raw_hz: int | None, console: Console) -> int:
@@ -71,10 +74,30 @@ async def _transcribe(job: Job, raw_hz: int | None, console: Console) -> int:
 
 async def _raw(job: Job, hz: int, audio: StandardInput, url: str, heard: Callable[[Heard], None]) -> None:
     options = SessionOptions(encoding="pcm_s16le", sample_rate=hz)
+    await _live(job, options, audio.pieces(_IDLE_S), url, heard)
+
+
+async def _container(job: Job, audio: StandardInput, url: str, heard: Callable[[Heard], None]) -> None:
+    """Sent as it comes where the gateway decodes it as it comes; else told when it is whole."""
+    pieces = audio.pieces(_IDLE_S)
+    head = b""
+    while undecided(head) and (piece := await anext(pieces, None)) is not None:
+        head += piece
+    kind = container_of(head)
+    whole = _joined(head, pieces)
+    if kind and kind.format not in _INDEXED:
+        await _live(job, SessionOptions(encoding="container"), whole, url, heard)
+    else:
+        await _spooled(job, whole, url, heard)
+
+
+async def _live(
+    job: Job, options: SessionOptions, pieces: AsyncIterator[bytes], url: str, heard: Callable[[Heard], None]
+) -> None:
     async with StreamClient(url, options, key=job.key) as client:
 
         async def send(moved: Callable[[int], None]) -> None:
-            async for piece in audio.pieces(_IDLE_S):
+            async for piece in pieces:
                 if piece:
                     await client.send(piece)
                     moved(len(piece))
@@ -85,9 +108,9 @@ async def _raw(job: Job, hz: int, audio: StandardInput, url: str, heard: Callabl
         await converse(client, send, on_event=heard)
 
 
-async def _container(job: Job, audio: StandardInput, url: str, heard: Callable[[Heard], None]) -> None:
+async def _spooled(job: Job, pieces: AsyncIterator[bytes], url: str, heard: Callable[[Heard], None]) -> None:
     with NamedTemporaryFile(prefix="streamscribe-") as spool, MediaDecoder() as decoder:
-        async for piece in audio.pieces(_IDLE_S):
+        async for piece in pieces:
             await asyncio.to_thread(spool.write, piece)
             if spool.tell() > _MOST_BYTES:
                 raise BadInput(f"more than {_MOST_BYTES >> 30} GB: give it as a file")
@@ -97,6 +120,13 @@ async def _container(job: Job, audio: StandardInput, url: str, heard: Callable[[
         except BadInput as error:
             raise BadInput(str(error).removeprefix(f"{spool.name}: ")) from error
     await stream_pcm(url, pcm, key=job.key, on_event=heard)
+
+
+async def _joined(head: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if head:
+        yield head
+    async for piece in rest:
+        yield piece
 
 
 class _Printer:
