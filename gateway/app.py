@@ -1,15 +1,13 @@
 """The gateway's routes. Liveness never asks Redis: a Redis outage must not restart the fleet."""
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Header, HTTPException, Request, Response, WebSocket
+from fastapi import FastAPI, Request, Response, WebSocket
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse
 
 from gateway import refusal
@@ -25,11 +23,12 @@ from gateway.dialects.vosk import Vosk
 from gateway.gateway import Gateway
 from gateway.recorded import transcribe
 from gateway.server import BoundedHeads
+from gateway.viewers import viewer_routes
 from gateway.web import add_pages
 from shared.access import Principal
 from shared.errors import ScribeError
 from shared.events import TranscriptEvent
-from shared.protocol import MAX_EVENT, SessionOptions
+from shared.protocol import SessionOptions
 
 # What is spoken where.
 DIALECTS: dict[str, type[Dialect]] = {
@@ -40,9 +39,6 @@ DIALECTS: dict[str, type[Dialect]] = {
     "/vosk": Vosk,
     "/funasr": FunAsr,
 }
-
-# As gateway/sessions.py makes them.
-SESSION = re.compile(r"[0-9a-f]{32}")
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"description": "no valid credentials"},
@@ -69,7 +65,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_exception_handler(ScribeError, _refused)
     _health(app, gateway)
     _dialects(app, gateway)
-    _sessions(app, gateway)
+    app.include_router(viewer_routes(gateway, _REFUSALS))
     add_pages(app, gateway)
     return app
 
@@ -121,45 +117,7 @@ def _recordings(app: FastAPI, gateway: Gateway) -> None:
     app.include_router(openai_routes(enter(OpenAIRealtime), events))
 
 
-def _sessions(app: FastAPI, gateway: Gateway) -> None:
-    @app.get(
-        "/v1/sessions/{session}/events",
-        response_class=EventSourceResponse,
-        responses=_REFUSALS
-        | {
-            204: {"description": "the session is over, and you have had its last event"},
-            404: {"description": "no such session"},
-            503: {"description": "Redis is away"},
-        },
-    )
-    async def events(
-        request: Request, session: str, last_event_id: Annotated[int, Header(ge=0, le=MAX_EVENT)] = 0
-    ) -> Response:
-        """A session's transcript events as server-sent events; `Last-Event-ID` resumes after that event.
-
-        For the session's owner and for keys with scope `listen`. `?token=` is for browsers' EventSource.
-        """
-        principal = gateway.door.enter(request, None, in_query=True)
-        if not (SESSION.fullmatch(session) and await gateway.shows(session, principal)):
-            raise HTTPException(
-                404, f"no session {session!r:.40}: it never existed, has expired or is not yours"
-            )
-        newest, over = await gateway.newest(session)
-        if over and last_event_id >= newest:
-            return Response(status_code=204)  # how an EventSource is told not to come back
-        return EventSourceResponse(_stream(request, gateway, session, min(last_event_id, newest)), ping=15)
-
-
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, ScribeError)
     refusal.note(error)
     return refusal.response_of(error)
-
-
-async def _stream(
-    request: Request, gateway: Gateway, session: str, after: int
-) -> AsyncIterator[ServerSentEvent]:
-    async for event in gateway.events(session, after):
-        yield ServerSentEvent(event.raw.decode(), event="transcript", id=str(event.number))
-        if await request.is_disconnected():
-            return

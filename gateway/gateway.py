@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import structlog
 from starlette.requests import HTTPConnection
@@ -51,6 +50,7 @@ class Gateway:
         self._registry = Registry(clients, settings)
         self._decoders = ContainerDecoders(settings.containers)
         self._connections: set[asyncio.Task[None]] = set()
+        self._viewers: set[asyncio.Task[None]] = set()
         self._draining = False
 
     async def start(self) -> None:
@@ -71,6 +71,7 @@ class Gateway:
         if self._connections:
             _, late = await asyncio.wait(self._connections, timeout=deadline_s)
             await cancel(late)
+        await cancel(self._viewers)
         await self._decoders.stop(deadline_s)
         await self._registry.stop()
         await self._hub.stop()
@@ -111,6 +112,19 @@ class Gateway:
         finally:
             metrics.SESSIONS.dec()
             self._connections.discard(task)
+
+    @contextlib.contextmanager
+    def viewed(self) -> Iterator[None]:
+        """The current task shows a session to a viewer, which does not keep the gateway from stopping."""
+        task = asyncio.current_task()
+        assert task
+        self._viewers.add(task)
+        metrics.VIEWERS.inc()
+        try:
+            yield
+        finally:
+            metrics.VIEWERS.dec()
+            self._viewers.discard(task)
 
     async def let_in(
         self, client: HTTPConnection, dialect: type[Dialect], resumed: str | None = None
@@ -154,12 +168,13 @@ class Gateway:
         over = await self._clients.meta_field(session, "status") != b"open"  # first: then the number stays
         return int(await self._clients.meta_field(session, "events") or 0), over
 
-    async def events(self, session: str, after: int) -> AsyncIterator[Numbered]:
+    async def events(self, session: str, after: int) -> AsyncGenerator[Numbered, None]:
         """A session's events after that number, up to its last one."""
         follower = await self._hub.follow(session, after)
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             async for event in follower:
                 yield event
-                if json.loads(event.raw)["type"] in ("end", "error"):
-                    break
-        await follower.close()
+                if event.fields["type"] in ("end", "error"):
+                    return
+        finally:
+            await follower.close()

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from gateway.dialects.base import Dialect, chosen_subprotocol
 from shared import metrics
-from shared.errors import BadInput, Forbidden, Overloaded, QuotaExceeded, ScribeError, Unauthorized
+from shared.errors import BadInput, Forbidden, NoSession, Overloaded, QuotaExceeded, ScribeError, Unauthorized
 from shared.protocol import Problem
 
 log = structlog.get_logger()
@@ -17,7 +17,14 @@ log = structlog.get_logger()
 CLOSE_OK, CLOSE_GOING_AWAY = 1000, 1001
 CLOSE_BAD_INPUT, CLOSE_INTERNAL, CLOSE_TRY_LATER = 1008, 1011, 1013
 
-_STATUS: dict[type[ScribeError], int] = {Unauthorized: 401, Forbidden: 403, BadInput: 400, QuotaExceeded: 429}
+# The first that fits.
+_STATUS: dict[type[ScribeError], int] = {
+    Unauthorized: 401,
+    Forbidden: 403,
+    NoSession: 404,
+    BadInput: 400,
+    QuotaExceeded: 429,
+}
 # Of a request that may be repeated when nothing better is known.
 _RETRY_S = 1.0
 

@@ -1,6 +1,5 @@
 """A session's events on their way to its client, and what was told kept for a while, in case Redis loses it."""
 
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -53,7 +52,7 @@ class Relay:
         if self._heard_all:
             return
         async for event in self._follower:
-            fields = json.loads(event.raw)
+            fields = event.fields
             kind = fields["type"]
             if self._repeats(fields) and event.raw != self._doubted:
                 # If it is what the stream holds after all, it comes again, and is told.

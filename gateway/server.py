@@ -38,6 +38,8 @@ def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
         ws_max_size=settings.frame_bytes,
         # A client that is held back can't answer pings; a silent one ends by the idle time-out.
         ws_ping_interval=None,
+        # Compressing events costs a gateway 1.1 % of a core for 100 viewers, and memory for each connection; audio does not deflate.
+        ws_per_message_deflate=False,
         log_config=None,
         # Below it uvicorn logs addresses with their query, and websockets logs headers: both may hold secrets.
         log_level="warning",

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 import secrets
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from shared.protocol import Resume, SessionOptions
 from shared.redis_client import RedisClients, translated
 
 _START = Place()
+
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,11 @@ class Held:
 def new_session_id() -> str:
     """128 random bits: who does not know it can't guess it."""
     return secrets.token_hex(16)
+
+
+def is_session_id(text: str) -> bool:
+    """Whether it could be one."""
+    return _ID.fullmatch(text) is not None
 
 
 def channel_sessions(session: str, channels: int) -> list[str]:

@@ -3,6 +3,7 @@
 ScribeError
 ├── BadInput          the client's fault: told to that client, never retried
 │   ├── Silent        it said nothing for too long
+│   ├── NoSession     it asked for one that is not there, or not its own
 │   └── SessionOver   it went on sending after the session had ended or failed
 │       └── Replaced  another connection has resumed its session
 ├── Unauthorized      the client's fault: no credentials, or none that are valid
@@ -40,6 +41,10 @@ class BadInput(ScribeError):
 
 class Silent(BadInput):
     code = "silent"
+
+
+class NoSession(BadInput):
+    code = "no_session"
 
 
 class SessionOver(BadInput):

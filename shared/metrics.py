@@ -16,6 +16,7 @@ POOL = Counter("scribe_pool_lookups_total", "Hot states found in the worker's po
 
 QUEUE_AGE = Gauge("scribe_queue_age_seconds", "How long the oldest waiting token has waited", ["stage"])
 SESSIONS = Gauge("scribe_sessions", "Sessions connected to this gateway")
+VIEWERS = Gauge("scribe_viewers", "WebSockets that read a session along at this gateway")
 CHUNKS = Counter("scribe_chunks_total", "Chunks appended to audio streams")
 REPEATED = Counter("scribe_repeated_chunks_total", "Chunks appended again after Redis had lost them")
 EVENTS = Counter("scribe_events_total", "Events relayed to clients", ["type"])

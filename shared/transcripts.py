@@ -5,8 +5,11 @@ next one; otherwise, and whenever a channel has been silent for a while, the eve
 """
 
 import asyncio
+import json
 from collections import deque
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
 
 import structlog
 
@@ -27,9 +30,16 @@ QUEUE_LIMIT = 256
 _HEAD = len(b'{"event":')
 
 
-class Numbered(NamedTuple):
+@dataclass(frozen=True)
+class Numbered:
+    """An event. All who follow its session here share the object."""
+
     number: int
-    raw: bytes  # the event's JSON
+    raw: bytes  # its JSON
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", json.loads(self.raw))
 
 
 class TranscriptHub:

@@ -348,7 +348,7 @@ async def test_an_unknown_session_is_not_found(fleet):
         answer = await http.get(f"{fleet.url}/v1/sessions/nobody/events")
 
     assert answer.status_code == 404
-    assert "nobody" in answer.json()["detail"]
+    assert "nobody" in answer.json()["message"]
 
 
 async def test_health_readiness_metrics_and_the_api_description(fleet):
