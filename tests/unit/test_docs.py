@@ -6,24 +6,24 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-import redis
 
 from gateway import refusal
 from ops.cli import app
 from ops.schema import FILE, protocol_schema
 from shared import settings
-from shared.events import parse_event
 from shared.keys import STAGES, Keys
 from shared.protocol import CLIENT_ADAPTER, SERVER_ADAPTER, ClientMessage, ServerMessage, SessionOptions
 
 ROOT = Path(__file__).parents[2]
-README, ARCHITECTURE, PROTOCOL = (
-    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "ARCHITECTURE.md", "docs/protocol.md")
+README, ARCHITECTURE, PROTOCOL, SUBSCRIBING = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "ARCHITECTURE.md", "docs/protocol.md", "docs/subscribing.md")
 )
 PAGES = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
     ROOT / "docs/protocol.md",
+    ROOT / "docs/subscribing.md",
     *sorted((ROOT / "ops/decisions").glob("*.md")),
 ]
 # A path of ours in backticks: it has a folder or an extension we use, and nothing that is filled in by the reader.
@@ -213,24 +213,6 @@ def test_the_seven_files_exist_and_are_read_in_ten_minutes():
 
 
 def test_python_examples_compile():
-    for page in (README, PROTOCOL):
+    for page in (README, PROTOCOL, SUBSCRIBING):
         for code in blocks(page, "python"):
             compile(code, "example", "exec")
-
-
-async def test_the_example_of_a_subscriber_reads_every_event(clients, redis_url):
-    keys, session = Keys(clients.settings.prefix, 16), "f00d"
-    await clients.commands.hset(keys.meta(session), "status", "open")
-    for body in ({"type": "flushed", "flush_id": "a"}, {"type": "error", "code": "internal", "message": ""}):
-        event = json.dumps({"v": 1, "session": session, **body})
-        args = [keys.channel(session), 60_000, "", event]
-        await clients.run("emit", [keys.meta(session), keys.events(session)], args)
-    example = next(code for code in blocks(PROTOCOL, "python") if "def follow" in code)
-    names: dict = {}
-    exec(example.replace("scribe:", f"{clients.settings.prefix}:"), names)
-
-    with redis.Redis.from_url(redis_url) as server:
-        events = list(names["follow"](server, session))
-
-    assert [event["event"] for event in events] == [1, 2]
-    assert [parse_event(json.dumps(event)).type for event in events] == ["flushed", "error"]
