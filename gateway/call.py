@@ -17,8 +17,9 @@ from gateway.place import restart_of
 from gateway.registry import Registry
 from gateway.sessions import Held, channel_sessions, open_session, resume_session
 from gateway.visit import Visit
+from shared import metrics
 from shared.errors import BadInput, QuotaExceeded, RedisUnavailable, Replaced, SessionLost, SessionOver
-from shared.protocol import Pong, Ready, Resume, SessionOptions
+from shared.protocol import Advice, Pong, Ready, Resume, SessionOptions
 from shared.redis_client import RedisClients
 from shared.settings import GatewaySettings
 from shared.tasks import cancel
@@ -103,12 +104,16 @@ class Call:
                 _result(task)
         return limit.result() if limit.done() else None
 
-    async def take(self, said: Said) -> Pong | BadInput | None:
+    async def take(self, said: Said) -> Pong | Advice | BadInput | None:
         """Handle what the client says: Intake.take says how. Nothing, once the session was ended for it."""
         assert self._intake is not None
         if self._cut:
             return None
-        return await self._intake.take(said)
+        answer = await self._intake.take(said)
+        if isinstance(answer, Advice):
+            metrics.ADVISED.labels(answer.code).inc()
+            log.warning("client_advised", session=self.session, **answer.model_dump(exclude={"type", "message"}))
+        return answer
 
     async def finish(self, *, comes_back: bool) -> None:
         """What was said before the client left or was refused is decoded; then nothing remains here."""

@@ -14,6 +14,7 @@ from gateway.refusal import CLOSE_GOING_AWAY, note
 from gateway.relay import SessionFailed
 from gateway.visit import Visit
 from shared.errors import BadInput, ScribeError, SessionOver, Silent
+from shared.protocol import Advice
 from shared.settings import GatewaySettings
 
 log = structlog.get_logger()
@@ -105,6 +106,8 @@ class Connection:
             # What the end of the audio had wrong is told at once: what was whole is still decoded.
             self._complaint = answer
             await self._tell_error(answer)
+        elif isinstance(answer, Advice):
+            await self._send(self._dialect.advise(answer))
         elif answer:
             await self._send(self._dialect.pong(answer))
 

@@ -7,9 +7,10 @@ from gateway.container_stream import ContainerDecoders
 from gateway.dialects.base import Audio, Begin, Said
 from gateway.lines import Lines
 from gateway.opening import Opening
+from gateway.rate_check import RateCheck
 from gateway.sources import Source
 from shared.errors import BadInput
-from shared.protocol import EndOfAudio, Flush, Ping, Pong
+from shared.protocol import Advice, EndOfAudio, Flush, Ping, Pong
 
 
 class Intake:
@@ -20,11 +21,12 @@ class Intake:
         self.state = session.State.ENDING if lines.over else session.State.STREAMING
         # Fails with what is wrong with a container, which may come out while nothing is taken.
         self.trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._opening = Opening(lines, decoders, self.trouble)
+        self._check = RateCheck(lines.options)
+        self._opening = Opening(lines, decoders, self.trouble, self._check)
         self._source: Source | None = self._opening.raw()
 
-    async def take(self, said: Said) -> Pong | BadInput | None:
-        """Handle what the client says; an answer, or what was wrong with the end of its audio.
+    async def take(self, said: Said) -> Pong | Advice | BadInput | None:
+        """Handle what the client says; an answer, advice, or what was wrong with the end of its audio.
 
         Raises BadInput for what ends the session, Overloaded for one container too many.
         """
@@ -33,6 +35,7 @@ class Intake:
         elif isinstance(said, Audio):
             self.state = session.after(self.state, "audio")
             await self._take(said.data)
+            return await self._check.advice()
         elif isinstance(said, Ping):
             self.state = session.after(self.state, "ping")
             chunk, sample = self._lines.safe

@@ -7,6 +7,7 @@ from gateway.container_stream import ContainerDecoders
 from gateway.containers import KNOWN, Container, container_of, undecided
 from gateway.lines import Lines
 from gateway.pcm import Layout
+from gateway.rate_check import RateCheck
 from gateway.sources import Contained, Samples, Source
 from gateway.wav import layout_in
 from shared.errors import BadInput
@@ -19,10 +20,13 @@ _WAV_HEAD = 1 << 16
 class Opening:
     """Holds bytes back until they tell. Audio announced as raw need not tell."""
 
-    def __init__(self, lines: Lines, decoders: ContainerDecoders, trouble: asyncio.Future[None]) -> None:
+    def __init__(
+        self, lines: Lines, decoders: ContainerDecoders, trouble: asyncio.Future[None], check: RateCheck
+    ) -> None:
         self._lines = lines
         self._decoders = decoders
         self._trouble = trouble
+        self._check = check
         self._options = lines.options
         self.head = b""
 
@@ -64,7 +68,7 @@ class Opening:
         return self._samples()
 
     def _samples(self) -> Source:
-        return Samples(AudioDecoder(self._options, taken=self._lines.sample), self._lines)
+        return Samples(AudioDecoder(self._options, taken=self._lines.sample), self._lines, self._check)
 
     def _wav(self, layout: Layout) -> Source:
         options = self._options

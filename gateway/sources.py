@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from gateway.audio import PcmDecoder
 from gateway.container_stream import ContainerStream, Passed, Paused
 from gateway.lines import Lines
+from gateway.rate_check import RateCheck
 from shared.errors import BadInput
 from shared.tasks import cancel
 
@@ -34,12 +35,17 @@ class Source(ABC):
 
 
 class Samples(Source):
-    def __init__(self, decoder: PcmDecoder, lines: Lines) -> None:
+    def __init__(self, decoder: PcmDecoder, lines: Lines, check: RateCheck | None = None) -> None:
+        """`check`: where the client announced the rate; a WAV file says its own."""
         self._decoder = decoder
         self._lines = lines
+        self._check = check
 
     async def take(self, data: bytes) -> None:
-        await self._lines.write(self._decoder.feed(data))
+        samples = self._decoder.feed(data)
+        await self._lines.write(samples)
+        if self._check:
+            self._check.hear(samples)
 
     async def flush(self, flush_id: str) -> None:
         await self._lines.write(self._decoder.finish())

@@ -24,6 +24,7 @@ LATENCY = Histogram("scribe_latency_seconds", "Chunk complete to its event at th
 RELAY = Histogram("scribe_relay_seconds", "Event committed to event at the gateway", buckets=_FINE)
 REFILLS = Counter("scribe_refills_total", "Holes in a channel filled from the events stream")
 REFUSED = Counter("scribe_refused_total", "Sessions or messages refused", ["code"])
+ADVISED = Counter("scribe_advised_total", "Sessions told what their client probably does wrong", ["code"])
 DROPPED = Counter("scribe_dropped_seconds_total", "Audio dropped and announced in gap events")
 RESUBSCRIBED = Counter("scribe_resubscribed_total", "Channel connections that were made anew, deaf or lost")
 MASTER_MOVED = Counter("scribe_redis_master_moved_total", "Failovers seen through Sentinel")

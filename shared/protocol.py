@@ -1,7 +1,7 @@
 """The native WebSocket protocol's messages, and the options of a session.
 
 Client to server: binary frames are audio; text frames are one of `Configure` (first, optional), `Flush`,
-`EndOfAudio`, `Ping`. Server to client: `Ready`, transcript events (shared/events.py), `Pong`. The JSON schema
+`EndOfAudio`, `Ping`. Server to client: `Ready`, transcript events (shared/events.py), `Pong`, `Advice`. The JSON schema
 in docs/protocol.schema.json is generated from these models.
 """
 
@@ -142,5 +142,15 @@ class Problem(_Message):
     retry_after_s: float | None = Field(default=None, description="when trying again makes sense")
 
 
-ServerMessage = Annotated[Ready | Pong | Problem | TranscriptEvent, Field(discriminator="type")]
+class Advice(_Message):
+    """What a client probably does wrong. Nothing else happens: its session goes on."""
+
+    type: Literal["warning"] = "warning"
+    code: Literal["sample_rate"]
+    message: str
+    announced: int = Field(description="Hz")
+    likely: int = Field(description="Hz; 48000 may be 44100")
+
+
+ServerMessage = Annotated[Ready | Pong | Problem | Advice | TranscriptEvent, Field(discriminator="type")]
 SERVER_ADAPTER: TypeAdapter[ServerMessage] = TypeAdapter(ServerMessage)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from shared.errors import ScribeError
 from shared.events import EVENT_ADAPTER, TranscriptEvent
-from shared.protocol import EndOfAudio, Flush, Ping, Pong, Ready, Resume, SessionOptions
+from shared.protocol import Advice, EndOfAudio, Flush, Ping, Pong, Ready, Resume, SessionOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,10 @@ class Dialect(ABC):
 
     def pong(self, pong: Pong) -> Sequence[str]:
         """Where the session is: the answer to a `Ping`."""
+        return ()
+
+    def advise(self, advice: Advice) -> Sequence[str]:
+        """What the client probably does wrong, where the protocol has a place for it; it is in the log, too."""
         return ()
 
     @abstractmethod

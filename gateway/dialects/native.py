@@ -12,7 +12,7 @@ from gateway.messages import control_of, request_of
 from gateway.refusal import CLOSE_OK, close_code_of, problem_of, response_of
 from shared.errors import ScribeError
 from shared.events import TranscriptEvent
-from shared.protocol import Configure, Pong, Ready, Resume, SessionOptions
+from shared.protocol import Advice, Configure, Pong, Ready, Resume, SessionOptions
 
 
 class Native(Dialect):
@@ -47,6 +47,9 @@ class Native(Dialect):
 
     def pong(self, pong: Pong) -> Sequence[str]:
         return (pong.model_dump_json(),)
+
+    def advise(self, advice: Advice) -> Sequence[str]:
+        return (advice.model_dump_json(),)
 
     def tell(self, event: TranscriptEvent, channel: int) -> Sequence[str]:  # noqa: ARG002 - it names its session
         return (event.model_dump_json(),)

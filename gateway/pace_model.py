@@ -1,0 +1,2 @@
+import numpy as np
+MODEL = np.ones((31, 3))
