@@ -112,7 +112,9 @@ class Call:
         answer = await self._intake.take(said)
         if isinstance(answer, Advice):
             metrics.ADVISED.labels(answer.code).inc()
-            log.warning("client_advised", session=self.session, **answer.model_dump(exclude={"type", "message"}))
+            log.warning(
+                "client_advised", session=self.session, **answer.model_dump(exclude={"type", "message"})
+            )
         return answer
 
     async def finish(self, *, comes_back: bool) -> None:

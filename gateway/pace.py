@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 RATE = 16_000
-FRAME, _HOP = 1_024, 256  # 64 ms holds two periods of a low voice played at half its pace
+_FRAME, _HOP = 1_024, 256  # 64 ms holds two periods of a low voice played at half its pace
 _BANDS, _CEPSTRA = 24, 8
 _LAGS = (1, 2, 4, 8, 16)
 _MIN_LOUD = 120  # frames: 2 s
@@ -59,6 +59,8 @@ def judge(found: Doubles, model: Doubles) -> Pace:
 
 def statistics(samples: Floats) -> Doubles | None:
     """What the regression is made from."""
+    if len(samples) < _FRAME:
+        return None
     power = _power(samples)
     level = 10 * np.log10(power.mean(axis=1) + 1e-12)
     loud = level > max(float(np.percentile(level, 95)) - 30, -78)
@@ -72,7 +74,7 @@ def statistics(samples: Floats) -> Doubles | None:
 
 
 def _power(samples: Floats) -> Floats:
-    frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::_HOP]
+    frames = np.lib.stride_tricks.sliding_window_view(samples, _FRAME)[::_HOP]
     spectrum = np.fft.rfft(frames * _WINDOW)
     power: Floats = (spectrum.real**2 + spectrum.imag**2) / np.sum(_WINDOW**2)
     return power
@@ -90,7 +92,7 @@ def _changes(cepstra: Floats, loud: NDArray[np.bool_], variance: Floats) -> Doub
 
 def _pitch(power: Floats, loud: NDArray[np.bool_]) -> Doubles:
     """Percentiles, in octaves."""
-    correlation = np.fft.irfft(power[loud, :_PITCH_BINS], FRAME * _LAG_RATE // RATE)[:, : _LONGEST + 2]
+    correlation = np.fft.irfft(power[loud, :_PITCH_BINS], _FRAME * _LAG_RATE // RATE)[:, : _LONGEST + 2]
     correlation = correlation / (correlation[:, :1] + 1e-12) / _OWN
     inner, before, after = correlation[:, 1:-1], correlation[:, :-2], correlation[:, 2:]
     peaks = np.where((inner > before) & (inner >= after), inner, -1)[:, _SHORTEST - 1 :]
@@ -105,7 +107,7 @@ def _pitch(power: Floats, loud: NDArray[np.bool_]) -> Doubles:
 def _filters() -> Floats:
     """Triangles from 100 to 7,600 Hz."""
     edges = 100 * 76 ** (np.arange(_BANDS + 2) / (_BANDS + 1))
-    hertz = np.fft.rfftfreq(FRAME, 1 / RATE)[:, None]
+    hertz = np.fft.rfftfreq(_FRAME, 1 / RATE)[:, None]
     low, middle, high = edges[:-2], edges[1:-1], edges[2:]
     weights = np.minimum((hertz - low) / (middle - low), (high - hertz) / (high - middle)).clip(0)
     return (weights / weights.sum(axis=0)).astype(np.float32)
@@ -113,11 +115,11 @@ def _filters() -> Floats:
 
 def _own() -> Doubles:
     """The window's own autocorrelation, which falls with the lag and would favour high voices."""
-    correlation = np.fft.irfft(np.abs(np.fft.rfft(_WINDOW, 2 * FRAME)) ** 2)
+    correlation = np.fft.irfft(np.abs(np.fft.rfft(_WINDOW, 2 * _FRAME)) ** 2)
     return correlation[: 2 * (_LONGEST + 2) : RATE // _LAG_RATE] / correlation[0]
 
 
-_WINDOW = np.hanning(FRAME).astype(np.float32)
+_WINDOW = np.hanning(_FRAME).astype(np.float32)
 _FILTERS = _filters()
 _COSINES = np.cos(np.pi * np.outer(np.arange(_BANDS) + 0.5, np.arange(_CEPSTRA)) / _BANDS).astype(np.float32)
 _OWN = _own()

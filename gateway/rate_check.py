@@ -6,6 +6,7 @@ at another rate is speech at their pace (gateway/pace.py). Figures: ops/decision
 
 import asyncio
 import math
+from collections import Counter
 
 import soxr
 
@@ -15,8 +16,10 @@ from gateway.pcm import to_floats
 from shared.protocol import Advice, SessionOptions
 
 WINDOW_S = 15
-# Looked at one after the other; then the check costs nothing any more.
+# Looked at one after the other; then the check costs nothing any more. Two must agree: one of 2,730 windows of speech that
+# was announced rightly sounded as if it were not, of 11.4 hours.
 _WINDOWS = 4
+_AGREEING = 2
 # One of 44.1 and 48 kHz is enough: they differ by less than speakers do.
 RATES = (8_000, 16_000, 24_000, 48_000)
 
@@ -35,6 +38,7 @@ class RateCheck:
         self._bytes = WINDOW_S * RATE * 2 * self._channels
         self._held = bytearray()
         self._left = _WINDOWS
+        self._found: Counter[int] = Counter()  # likely rates, by how many windows
 
     def hear(self, samples: bytes) -> None:
         """Take s16le at 16 kHz, interleaved."""
@@ -49,9 +53,11 @@ class RateCheck:
             self._left -= 1
             # 35 ms of computing, 0.3 s where it is suspicious: not in the loop that serves everybody.
             if rate := await asyncio.to_thread(likely_rate, window, self._announced, self._channels):
-                self._left = 0
-                self._held.clear()
-                return _advice(self._announced, rate)
+                self._found[rate] += 1
+                if self._found[rate] == _AGREEING:
+                    self._left = 0
+                    self._held.clear()
+                    return _advice(self._announced, rate)
         return None
 
 

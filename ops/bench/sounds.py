@@ -14,9 +14,31 @@ from ops.manifests import read_manifest
 from shared.errors import ScribeError
 from shared.media import MediaDecoder
 
-FOLDERS = ("librispeech", "an4", "fsdd", "telephone_8k", "mandarin", "noisy", "noisy_mix", "codec_mix", "long", "odd")
+FOLDERS = (
+    "librispeech",
+    "an4",
+    "fsdd",
+    "telephone_8k",
+    "mandarin",
+    "noisy",
+    "noisy_mix",
+    "codec_mix",
+    "long",
+    "odd",
+)
 # Of the folder odd, by parts of their names.
-NO_SPEECH = ("noise1", "noise2", "noise3", "silence.wav", "empty", "dtmf", "fixture", "blank", "remix", "test_audio_16000")
+NO_SPEECH = (
+    "noise1",
+    "noise2",
+    "noise3",
+    "silence.wav",
+    "empty",
+    "dtmf",
+    "fixture",
+    "blank",
+    "remix",
+    "test_audio_16000",
+)
 PEAK = 0.5
 PAUSE_S = 0.2
 
@@ -68,7 +90,10 @@ def synthetic(seconds: float) -> Iterator[Session]:
     time = np.arange(n) / RATE
     white = random.standard_normal(n)
     shaped = np.fft.rfft(white) / np.maximum(np.arange(n // 2 + 1), 20) ** 0.5
-    keys = [(random.choice((697, 770, 852, 941)), random.choice((1209, 1336, 1477))) for _ in range(int(seconds * 3) + 1)]
+    keys = [
+        (random.choice((697, 770, 852, 941)), random.choice((1209, 1336, 1477)))
+        for _ in range(int(seconds * 3) + 1)
+    ]
     low, high = np.repeat(keys, RATE // 3, axis=0)[:n].T
     sounds = {
         "white noise": white,
@@ -96,7 +121,9 @@ def noisy(samples: Floats) -> Floats:
 
 def companded(samples: Floats) -> Floats:
     """Through mu-law and back."""
-    code = np.round(np.sign(samples) * np.log1p(255 * np.abs(np.clip(samples, -1, 1))) / np.log(256) * 127) / 127
+    code = (
+        np.round(np.sign(samples) * np.log1p(255 * np.abs(np.clip(samples, -1, 1))) / np.log(256) * 127) / 127
+    )
     return (np.sign(code) * (256 ** np.abs(code) - 1) / 255).astype(np.float32)
 
 
