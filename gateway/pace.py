@@ -66,7 +66,7 @@ def statistics(samples: Floats) -> Doubles | None:
     loud = level > max(float(np.percentile(level, 95)) - 30, -78)
     if loud.sum() < _MIN_LOUD:
         return None
-    cepstra = np.log(power @ _FILTERS + _FLOOR) @ _COSINES
+    cepstra: Floats = np.log(power @ _FILTERS + _FLOOR) @ _COSINES
     mean, variance = cepstra[loud].mean(axis=0), cepstra[loud].var(axis=0) + _FLOOR
     return np.concatenate(
         (mean[1:], np.log(variance) / 2, _changes(cepstra, loud, variance), _pitch(power, loud))
@@ -76,8 +76,7 @@ def statistics(samples: Floats) -> Doubles | None:
 def _power(samples: Floats) -> Floats:
     frames = np.lib.stride_tricks.sliding_window_view(samples, _FRAME)[::_HOP]
     spectrum = np.fft.rfft(frames * _WINDOW)
-    power: Floats = (spectrum.real**2 + spectrum.imag**2) / np.sum(_WINDOW**2)
-    return power
+    return np.asarray((spectrum.real**2 + spectrum.imag**2) / np.sum(_WINDOW**2), np.float32)
 
 
 def _changes(cepstra: Floats, loud: NDArray[np.bool_], variance: Floats) -> Doubles:
@@ -87,7 +86,8 @@ def _changes(cepstra: Floats, loud: NDArray[np.bool_], variance: Floats) -> Doub
         moved = (cepstra[lag:] - cepstra[:-lag])[both]
         share = (moved**2).mean(axis=0) / variance if len(moved) else np.ones(_CEPSTRA)
         shares += [share[0], share[1:4].mean()]
-    return np.log(np.array(shares) + _FLOOR)
+    changes: Doubles = np.log(np.array(shares) + _FLOOR)
+    return changes
 
 
 def _pitch(power: Floats, loud: NDArray[np.bool_]) -> Doubles:
@@ -101,7 +101,8 @@ def _pitch(power: Floats, loud: NDArray[np.bool_]) -> Doubles:
     voiced = lag[best > _VOICED]
     if len(voiced) < 20:
         return np.zeros(5)
-    return np.percentile(np.log2(_LAG_RATE / voiced / _REFERENCE_HZ), (10, 25, 50, 75, 90))
+    percentiles: Doubles = np.percentile(np.log2(_LAG_RATE / voiced / _REFERENCE_HZ), (10, 25, 50, 75, 90))
+    return percentiles
 
 
 def _filters() -> Floats:
@@ -110,13 +111,15 @@ def _filters() -> Floats:
     hertz = np.fft.rfftfreq(_FRAME, 1 / RATE)[:, None]
     low, middle, high = edges[:-2], edges[1:-1], edges[2:]
     weights = np.minimum((hertz - low) / (middle - low), (high - hertz) / (high - middle)).clip(0)
-    return (weights / weights.sum(axis=0)).astype(np.float32)
+    filters: Floats = (weights / weights.sum(axis=0)).astype(np.float32)
+    return filters
 
 
 def _own() -> Doubles:
     """The window's own autocorrelation, which falls with the lag and would favour high voices."""
     correlation = np.fft.irfft(np.abs(np.fft.rfft(_WINDOW, 2 * _FRAME)) ** 2)
-    return correlation[: 2 * (_LONGEST + 2) : RATE // _LAG_RATE] / correlation[0]
+    own: Doubles = correlation[: 2 * (_LONGEST + 2) : RATE // _LAG_RATE] / correlation[0]
+    return own
 
 
 _WINDOW = np.hanning(_FRAME).astype(np.float32)

@@ -51,7 +51,7 @@ class RateCheck:
             window = bytes(self._held[: self._bytes])
             del self._held[: self._bytes]
             self._left -= 1
-            # 35 ms of computing, 0.3 s where it is suspicious: not in the loop that serves everybody.
+            # 48 ms of computing, more where it is suspicious: not in the loop that serves everybody.
             if rate := await asyncio.to_thread(likely_rate, window, self._announced, self._channels):
                 self._found[rate] += 1
                 if self._found[rate] == _AGREEING:

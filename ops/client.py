@@ -4,7 +4,7 @@ A connection that is lost is made again, and the session goes on where it was: w
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from shared.errors import BadInput, Misconfigured, Overloaded, RedisUnavailable,
 from shared.events import End, ErrorEvent, TranscriptEvent
 from shared.protocol import (
     SERVER_ADAPTER,
+    Advice,
     EndOfAudio,
     Flush,
     Ping,
@@ -27,7 +28,6 @@ from shared.protocol import (
     Problem,
     Ready,
     Resume,
-    ServerMessage,
     SessionOptions,
 )
 
@@ -54,7 +54,9 @@ class StreamClient:
         *,
         connect_s: float = 10.0,
         key: str | None = None,
+        advised: Callable[[Advice], None] = lambda _advice: None,
     ) -> None:
+        """`advised`: told what the gateway thinks that we do wrong."""
         self.options = options or SessionOptions()
         self.url = stream_url(url, self.options)
         self._resume_url = url
@@ -62,6 +64,7 @@ class StreamClient:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._socket: ClientConnection | None = None
         self._ready: Ready | None = None
+        self._advised = advised
         self._kept = Kept(self.options)
         self._asked_at = 0  # samples kept when it was last asked what is safe
         self._last_events: dict[str, int] = {}  # of each channel's session
@@ -234,7 +237,8 @@ class StreamClient:
 
     async def _message(self, socket: ClientConnection) -> Ready | Pong | TranscriptEvent:
         try:
-            message: ServerMessage = SERVER_ADAPTER.validate_json(await socket.recv())
+            while isinstance(message := SERVER_ADAPTER.validate_json(await socket.recv()), Advice):
+                self._advised(message)
         except ValidationError as error:
             raise BadInput(f"{self.url} sent a message that protocol version 1 does not have") from error
         if isinstance(message, Problem):

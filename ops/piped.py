@@ -22,7 +22,7 @@ from ops.transcribe import INTERRUPTED, Job
 from shared.errors import BadInput, ScribeError
 from shared.events import Final
 from shared.media import MediaDecoder
-from shared.protocol import SessionOptions
+from shared.protocol import Advice, SessionOptions
 
 NAME = Path("standard input")
 # Gateways end sessions that are silent for 60 s.
@@ -54,6 +54,9 @@ async def _transcribe(job: Job, raw_hz: int | None, console: Console) -> int:
         interrupted.set()
         audio.end()  # the last words are still told
 
+    def advised(advice: Advice) -> None:
+        bars.say(f"{NAME}: {advice.message}", style="yellow")
+
     def heard(new: Heard) -> None:
         bars.heard(NAME, new.event.through_ms / 1000)
         printer.show(new)
@@ -63,18 +66,18 @@ async def _transcribe(job: Job, raw_hz: int | None, console: Console) -> int:
         with at_interrupt(stop), bars, printer.captions or nullcontext():
             bars.opened(NAME, None)
             try:
-                await (_raw(job, raw_hz, audio, url, heard) if raw_hz else _container(job, audio, url, heard))
+                if raw_hz:
+                    options = SessionOptions(encoding="pcm_s16le", sample_rate=raw_hz)
+                    client = StreamClient(url, options, key=job.key, advised=advised)
+                    await _live(client, audio.pieces(_IDLE_S), heard)
+                else:
+                    await _container(job, audio, url, heard)
             except ScribeError as failed:
                 error = f"{NAME}: {failed}"
     printer.end()
     bars.finished(NAME, error)
     bars.summary()
     return INTERRUPTED if interrupted.is_set() else 1 if error else 0
-
-
-async def _raw(job: Job, hz: int, audio: StandardInput, url: str, heard: Callable[[Heard], None]) -> None:
-    options = SessionOptions(encoding="pcm_s16le", sample_rate=hz)
-    await _live(job, options, audio.pieces(_IDLE_S), url, heard)
 
 
 async def _container(job: Job, audio: StandardInput, url: str, heard: Callable[[Heard], None]) -> None:
@@ -86,15 +89,14 @@ async def _container(job: Job, audio: StandardInput, url: str, heard: Callable[[
     kind = container_of(head)
     whole = _joined(head, pieces)
     if kind and kind.format not in _INDEXED:
-        await _live(job, SessionOptions(encoding="container"), whole, url, heard)
+        client = StreamClient(url, SessionOptions(encoding="container"), key=job.key)
+        await _live(client, whole, heard)
     else:
         await _spooled(job, whole, url, heard)
 
 
-async def _live(
-    job: Job, options: SessionOptions, pieces: AsyncIterator[bytes], url: str, heard: Callable[[Heard], None]
-) -> None:
-    async with StreamClient(url, options, key=job.key) as client:
+async def _live(client: StreamClient, pieces: AsyncIterator[bytes], heard: Callable[[Heard], None]) -> None:
+    async with client:
 
         async def send(moved: Callable[[int], None]) -> None:
             async for piece in pieces:

@@ -75,17 +75,17 @@ class Told(NamedTuple):
 
 
 def windows(session: Session) -> Iterator[Window]:
-    cases = [(name, *_right(session, name)) for name in RIGHT]
+    cases: list[tuple[str, Floats, float, float]] = [(name, *_right(session, name)) for name in RIGHT]
     for true, announced in PAIRS:
         samples = soxr.resample(session.samples, session.rate, true * 1000)
         cases.append((f"{true:g} as {announced:g}", samples, true, announced))
-    for name, samples, true, announced in cases:
-        heard = soxr.resample(samples[: int(LONGEST_S * announced * 1000)], announced * 1000, RATE)
+    for name, samples, real, told in cases:
+        heard = soxr.resample(samples[: int(LONGEST_S * told * 1000)], told * 1000, RATE)
         size = WINDOW_S * RATE
         for at in range(0, len(heard), size):
             # An end shorter than a window tells nothing in a gateway; here it does for a recording that is nothing else.
             if at + size <= len(heard) or at == 0:
-                yield Window(session, name, true, announced, heard[at : at + size])
+                yield Window(session, name, real, told, heard[at : at + size])
 
 
 def _right(session: Session, name: str) -> tuple[Floats, float, float]:
@@ -145,7 +145,8 @@ def fit(found: Sequence[Found]) -> Doubles:
     inputs = np.c_[np.clip((values - mean) / deviation, -5, 5), np.ones(len(values))]
     squares = inputs.T @ (inputs * weight[:, None]) + RIDGE * weight.sum() * np.eye(inputs.shape[1])
     weights = np.linalg.solve(squares, inputs.T @ (octaves * weight))
-    return np.c_[np.r_[mean, 0], np.r_[deviation, 1], weights]
+    model: Doubles = np.c_[np.r_[mean, 0], np.r_[deviation, 1], weights]
+    return model
 
 
 def table(told: Sequence[Told], title: str) -> Table:

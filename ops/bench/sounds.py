@@ -124,7 +124,8 @@ def companded(samples: Floats) -> Floats:
     code = (
         np.round(np.sign(samples) * np.log1p(255 * np.abs(np.clip(samples, -1, 1))) / np.log(256) * 127) / 127
     )
-    return (np.sign(code) * (256 ** np.abs(code) - 1) / 255).astype(np.float32)
+    heard: Floats = (np.sign(code) * (256 ** np.abs(code) - 1) / 255).astype(np.float32)
+    return heard
 
 
 def _music(n: int, hertz: float, beat_s: float, random: np.random.Generator) -> np.ndarray:
